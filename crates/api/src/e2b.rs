@@ -1,0 +1,1 @@
+//! E2B control-plane shapes.

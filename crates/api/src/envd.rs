@@ -1,0 +1,1 @@
+//! envd data-plane shapes.
