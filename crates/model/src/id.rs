@@ -31,7 +31,7 @@ impl SandboxId {
         let letter = |n: u32| ALPHABET[(n % 36) as usize] as char;
         let mut text = String::with_capacity(1 + BODY);
         text.push('i');
-        text.extend((0..NODE as u32).map(|i| letter(node / 36u32.pow(i))));
+        text.extend([1, 36, 36 * 36, 36 * 36 * 36].map(|place| letter(node / place)));
         text.extend(random.iter().map(|b| letter(u32::from(*b))));
         Self(text)
     }

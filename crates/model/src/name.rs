@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Tag that is meant when none is written.
-pub const DEFAULT_TAG: &str = "default";
+const DEFAULT_TAG: &str = "default";
 /// Longest name or tag; the bound of a file name with room for a suffix.
 const LEN_MAX: usize = 128;
 
