@@ -95,14 +95,10 @@ def _build(place, root_tar):
 def ensure():
     """Directory with the fixtures, built if it is not there; older ones are removed."""
     root = cache_root()
-    os.makedirs(root, exist_ok=True)
     place = os.path.join(root, key())
     if os.path.isdir(place):
         return place
-    root_tar = os.path.join(root, f"debian-{_debian_key()}.tar")
-    if not os.path.exists(root_tar):
-        debian.build(root_tar + ".new")
-        os.rename(root_tar + ".new", root_tar)
+    root_tar = debian_root()
     for old in os.listdir(root):
         if os.path.join(root, old) != root_tar:
             _remove(os.path.join(root, old))
@@ -111,9 +107,16 @@ def ensure():
     return place
 
 
-def _debian_key():
+def debian_root():
+    """Path of the Debian root as a tar, built if it is not there."""
+    os.makedirs(cache_root(), exist_ok=True)
     with open(f"{HERE}/debian.py", "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:16]
+        name = hashlib.sha256(file.read()).hexdigest()[:16]
+    root_tar = os.path.join(cache_root(), f"debian-{name}.tar")
+    if not os.path.exists(root_tar):
+        debian.build(root_tar + ".new")
+        os.rename(root_tar + ".new", root_tar)
+    return root_tar
 
 
 def _remove(path):

@@ -24,11 +24,7 @@ pub struct PullRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_count: Option<u32>,
     /// Memory of its sandboxes, MiB.
-    #[serde(
-        default,
-        rename = "memoryMB",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, rename = "memoryMB", skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u32>,
     /// Writable disk of its sandboxes, MiB.
     #[serde(

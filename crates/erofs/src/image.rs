@@ -51,6 +51,9 @@ pub enum ImageError {
     },
 }
 
+/// Name, with its prefix, and value of an extended attribute.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
 /// What an inode is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
@@ -213,7 +216,7 @@ impl<R: Read + Seek> Image<R> {
 
     /// The inode with this number.
     pub fn inode(&mut self, nid: Nid) -> Result<Inode, ImageError> {
-        let offset = nid.checked_mul(SLOT).unwrap_or(u64::MAX);
+        let offset = nid.saturating_mul(SLOT);
         let bytes = self.bytes(offset, INODE_LEN)?;
         let bad = |why| ImageError::Corrupt { offset, why };
         let short = |at| u16_at(&bytes, at).unwrap_or_default();
@@ -257,7 +260,7 @@ impl<R: Read + Seek> Image<R> {
     }
 
     /// The extended attributes, in the image's order.
-    pub fn xattrs(&mut self, inode: &Inode) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ImageError> {
+    pub fn xattrs(&mut self, inode: &Inode) -> Result<Vec<Xattr>, ImageError> {
         let offset = inode.offset() + INODE_LEN as u64;
         let area = self.bytes(offset, inode.xattr_bytes)?;
         let why = "an attribute is malformed";

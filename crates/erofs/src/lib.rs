@@ -24,4 +24,4 @@ mod xattr;
 pub use convert::{Limits, Summary, convert};
 pub use error::{ConvertError, EntryFault};
 pub use identity::{CHUNK_BYTES, layer_digest};
-pub use image::{DirEntry, FileKind, Image, ImageError, Inode, Nid};
+pub use image::{DirEntry, FileKind, Image, ImageError, Inode, Nid, Xattr};

@@ -3,6 +3,9 @@
 use crate::error::EntryFault;
 use std::collections::BTreeMap;
 
+/// Attributes by name.
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// What the extended headers of one entry say.
 #[derive(Debug, Default)]
 pub(crate) struct Pax {
@@ -12,7 +15,7 @@ pub(crate) struct Pax {
     pub(crate) uid: Option<u64>,
     pub(crate) gid: Option<u64>,
     pub(crate) mtime: Option<(i64, u32)>,
-    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) xattrs: Xattrs,
     pub(crate) sparse: PaxSparse,
 }
 
@@ -129,9 +132,9 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
 ///
 /// `trusted.*` and the overlay's own attributes would let an image steer the node's mounts.
 pub(crate) fn check_xattrs(
-    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    xattrs: Xattrs,
     value_bytes_max: usize,
-) -> Result<(BTreeMap<Vec<u8>, Vec<u8>>, u64), EntryFault> {
+) -> Result<(Xattrs, u64), EntryFault> {
     let mut kept = BTreeMap::new();
     let mut dropped = 0;
     for (name, value) in xattrs {

@@ -348,7 +348,7 @@ impl<'l, R: Read> TarStream<'l, R> {
                 line.clear();
                 match wanted {
                     None => {
-                        wanted = Some(n.checked_mul(2).ok_or_else(|| broken("it is too long"))?)
+                        wanted = Some(n.checked_mul(2).ok_or_else(|| broken("it is too long"))?);
                     }
                     Some(_) => numbers.push(n),
                 }

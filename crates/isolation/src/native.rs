@@ -8,5 +8,5 @@ mod shell;
 mod spawner;
 mod strays;
 
-pub use client::{ConnectError, Native, NativeConfig};
+pub use client::{ConnectError, Native, NativeConfig, spawner_listens};
 pub use spawner::{SpawnerConfig, SpawnerError, run as run_spawner};

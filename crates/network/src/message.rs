@@ -133,9 +133,11 @@ pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = (u32, Answer<'_>)> {
         let kind = u16::from_ne_bytes(message[4..6].try_into().ok()?);
         let payload = &message[HEADER..];
         let answer = match i32::from(kind) {
-            libc::NLMSG_ERROR | libc::NLMSG_DONE => {
-                Answer::Done(number(payload, 0..4).map_or(0, u32::cast_signed).wrapping_neg())
-            }
+            libc::NLMSG_ERROR | libc::NLMSG_DONE => Answer::Done(
+                number(payload, 0..4)
+                    .map_or(0, u32::cast_signed)
+                    .wrapping_neg(),
+            ),
             _ => Answer::Data(kind, payload),
         };
         Some((number(message, 8..12)?, answer))
@@ -197,7 +199,7 @@ mod tests {
         let size = request.bytes().len();
         assert_eq!(size, 16 + 4 + 16 + 4 + 4 + 8);
         assert_eq!(number(request.bytes(), 0..4), u32::try_from(size).ok());
-        assert_eq!(request.bytes()[16..18], 48u16.to_ne_bytes()[..]);
+        assert_eq!(request.bytes()[16..18], 36u16.to_ne_bytes()[..]);
     }
 
     proptest! {

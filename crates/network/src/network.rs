@@ -3,10 +3,10 @@
 use crate::address::{Addresses, Subnet};
 use crate::forwarding::{self, Before};
 use crate::indices::Indices;
+use crate::link;
 use crate::ruleset::{self, INTERNET, SANDBOXES};
 use crate::set::{self, Change};
 use crate::socket::{Refused, Socket};
-use crate::link;
 use rustix::net::netlink::NETFILTER;
 use std::io;
 use std::net::Ipv4Addr;
@@ -148,7 +148,8 @@ impl Network {
     /// An earlier table of that name is replaced, so its sandboxes are closed until [`Self::adopt`].
     pub fn open(config: NetworkConfig) -> Result<Self, OpenError> {
         check(&config)?;
-        let socket = |protocol| Socket::open(protocol).map_err(|source| OpenError::Socket { source });
+        let socket =
+            |protocol| Socket::open(protocol).map_err(|source| OpenError::Socket { source });
         let (routes, sets) = (socket(None)?, socket(Some(NETFILTER))?);
         let netns = sys::netns::current().map_err(|source| OpenError::Socket { source })?;
         ruleset::load(&config)?;
@@ -164,6 +165,12 @@ impl Network {
         })
     }
 
+    /// What it was opened with.
+    #[must_use]
+    pub fn config(&self) -> &NetworkConfig {
+        &self.config
+    }
+
     /// Takes a free link number. It comes back by [`Self::disconnect`].
     pub fn reserve(&self) -> Result<u32, ChangeError> {
         let subnet = self.config.subnet;
@@ -176,6 +183,7 @@ impl Network {
     /// Joins the network namespace of `pid` to the node by link `index` (from [`Self::reserve`])
     /// and allows it the internet.
     ///
+    /// The kernel lets packets through some milliseconds after the return.
     /// On failure the caller still disconnects; a half-made pair dies with the namespace.
     pub fn connect(&self, index: u32, pid: i32) -> Result<Link, ChangeError> {
         let link = self.link(index)?;

@@ -1,6 +1,7 @@
 //! A blocking netlink socket: sends requests, waits until the kernel has answered each.
 
 use crate::message::{Answer, Request, answers};
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
@@ -75,13 +76,14 @@ impl Socket {
         };
         let count = u32::try_from(steps.len()).expect("few messages");
         self.sequence = self.sequence.wrapping_add(count);
-        rustix::net::send(&self.fd, request.bytes(), SendFlags::empty())
+        retry_on_intr(|| rustix::net::send(&self.fd, request.bytes(), SendFlags::empty()))
             .map_err(|e| lost(e.into()))?;
         let mut data = Vec::new();
         let mut open = steps.iter().filter(|s| s.answered).count();
         while open > 0 {
-            let (size, _) = rustix::net::recv(&self.fd, &mut self.buffer[..], RecvFlags::empty())
-                .map_err(|e| lost(e.into()))?;
+            let flags = RecvFlags::empty();
+            let got = retry_on_intr(|| rustix::net::recv(&self.fd, &mut self.buffer[..], flags));
+            let (size, _) = got.map_err(|e| lost(e.into()))?;
             for (sequence, answer) in answers(&self.buffer[..size]) {
                 let number = sequence.wrapping_sub(request.first());
                 let step = usize::try_from(number).ok().and_then(|n| steps.get(n));

@@ -165,7 +165,10 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         let key = text.trim();
         assert!(key.len() == 44 && key.starts_with("e2b_"), "{key}");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert!(keys.accepts(key.as_bytes()) && !keys.accepts(b"e2b_00") && !keys.accepts(b""));
         assert!(ApiKeys::open(&path).unwrap().accepts(key.as_bytes()));
     }

@@ -63,12 +63,7 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     /// A sandbox whose agent answered.
-    pub(crate) fn running(
-        facts: Facts,
-        token: String,
-        host: HostShell,
-        end_at: Timestamp,
-    ) -> Self {
+    pub(crate) fn running(facts: Facts, token: String, host: HostShell, end_at: Timestamp) -> Self {
         let state = State::Creating
             .on(Event::Ready)
             .expect("the state table lets a sandbox become ready");

@@ -4,17 +4,14 @@
 //! before the fork, because between fork and exec nothing may allocate or lock. The parent does not wait
 //! for the exec, which may sit in a slow filesystem; it reads how that went from [`Started::outcome`].
 
-use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-/// Sandbox programs die of memory shortage before the agent does.
-const OOM_SCORE_ADJ: &[u8] = b"100";
 /// Exit status of a child that did not get as far as its program, as shells use it.
 const EXIT_NOT_EXECUTED: i32 = 127;
 /// Where a name without a slash is looked for if the child has no PATH.
@@ -241,7 +238,6 @@ unsafe fn run(spawn: &Spawn<'_>, plan: &mut Plan) -> ExecError {
         libc::setsid();
         libc::umask(0o022);
         libc::setpriority(libc::PRIO_PROCESS, 0, 0);
-        offer_to_oom_killer();
         join_cgroups(&plan.cgroups)
             .and_then(|()| attach_stdio(plan.stdio))
             .and_then(|()| match &spawn.credentials {
@@ -296,30 +292,30 @@ fn last_errno() -> Errno {
 }
 
 /// Nothing the agent blocks or ignores may leak into programs (a program with SIGPIPE ignored misbehaves).
+/// Raw calls: the C library hides its own two signals.
 unsafe fn reset_signals() {
-    // SAFETY: zeroed is a valid sigaction (SIG_DFL, no flags) and a valid empty signal set.
+    // Handler, flags, restorer and mask of the kernel's structure: all zero is SIG_DFL and an empty set.
+    let zero = [0u64; 4];
+    let size = size_of::<u64>();
+    // SAFETY: the kernel reads at most 32 bytes of the first and 8 bytes of the second argument.
     unsafe {
-        let action: libc::sigaction = std::mem::zeroed();
         for signal in 1..=SIGNAL_MAX {
-            libc::sigaction(signal, &raw const action, ptr::null_mut());
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                zero.as_ptr(),
+                ptr::null::<u8>(),
+                size,
+            );
         }
-        let empty: libc::sigset_t = std::mem::zeroed();
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, ptr::null_mut());
-    }
-}
-
-/// Best effort: without `/proc` the program keeps the agent's score.
-unsafe fn offer_to_oom_killer() {
-    // SAFETY: constant path and buffer.
-    unsafe {
-        let file = libc::open(
-            c"/proc/self/oom_score_adj".as_ptr(),
-            libc::O_WRONLY | libc::O_CLOEXEC,
+        let set = libc::SIG_SETMASK;
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            set,
+            zero.as_ptr(),
+            ptr::null::<u8>(),
+            size,
         );
-        if file >= 0 {
-            libc::write(file, OOM_SCORE_ADJ.as_ptr().cast(), OOM_SCORE_ADJ.len());
-            libc::close(file);
-        }
     }
 }
 
@@ -412,22 +408,19 @@ pub fn reap(pid: i32) -> Option<ExitStatus> {
     ExitStatus::new(status)
 }
 
-/// Makes descriptors 0 to 2 exist, as `/dev/null`, if the caller was started without them.
+/// Takes over descriptors the process was started with and keeps them from its own children. Once only.
 ///
 /// # Errors
-/// `/dev/null` cannot be opened.
-pub fn open_missing_stdio(null: impl AsFd) -> io::Result<()> {
-    for number in 0..3 {
-        // SAFETY: asks for flags only; a closed number is answered with EBADF.
-        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-            // SAFETY: the number is free, so nothing is overwritten.
-            let result = unsafe { libc::dup2(null.as_fd().as_raw_fd(), number) };
-            if result < 0 {
-                return Err(io::Error::last_os_error());
-            }
+/// A number is not an open descriptor.
+pub fn take_inherited<const N: usize>(numbers: [RawFd; N]) -> io::Result<[OwnedFd; N]> {
+    for number in numbers {
+        // SAFETY: changes a flag only; a closed number is answered with EBADF.
+        if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
         }
     }
-    Ok(())
+    // SAFETY: all are open, and by the contract of this call nothing else owns them.
+    Ok(numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
 #[cfg(test)]
@@ -435,6 +428,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Read;
+    use std::os::fd::AsFd;
 
     fn start(argv: &[&str], cwd: &str) -> (Result<(), ExecError>, Vec<u8>, ExitStatus) {
         let null = File::open("/dev/null").unwrap();

@@ -12,7 +12,7 @@ use rustix::mount::{
     open_tree, unmount,
 };
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Attributes of one mount: `MOUNT_ATTR_RDONLY`, `_NOSUID`, `_NODEV`, `_NOEXEC` and so on.
@@ -112,6 +112,15 @@ impl Context {
     }
 }
 
+/// Whether this kernel has the filesystem, loading its module if need be.
+#[must_use]
+pub fn supports(fstype: &str) -> bool {
+    !matches!(
+        fsopen(fstype, FsOpenFlags::FSOPEN_CLOEXEC),
+        Err(Errno::NODEV)
+    )
+}
+
 /// An EROFS image, read-only, straight from the file (Linux 6.12).
 pub fn erofs(source: &Path) -> io::Result<OwnedFd> {
     let context = Context::open("erofs", format!("mount erofs image {}", source.display()))?;
@@ -171,6 +180,10 @@ pub fn filesystem(fstype: &str, attr: Attr, options: &[(&str, &str)]) -> io::Res
 pub fn device(fstype: &str, source: &Path, attr: Attr) -> io::Result<OwnedFd> {
     let what = format!("mount {fstype} on {}", source.display());
     let context = Context::open(fstype, what)?;
+    if attr.contains(Attr::MOUNT_ATTR_RDONLY) {
+        // Without it the kernel opens the device for writing, which a read-only one refuses.
+        context.flag("ro")?;
+    }
     fsconfig_set_string(&context.fd, "source", source).map_err(|e| context.failed("source", e))?;
     context.mount(attr)
 }
@@ -279,16 +292,6 @@ pub fn set_attr(mount: BorrowedFd<'_>, attr: Attr, depth: Depth) -> io::Result<(
         .map_err(|e| failed(format!("set mount attributes {attr:?}"), String::new(), e))
 }
 
-/// Stops mount events to and from the tree that `mount` refers to.
-pub fn set_private(mount: BorrowedFd<'_>, depth: Depth) -> io::Result<()> {
-    let args = MountAttrArgs {
-        propagation: libc::MS_PRIVATE,
-        ..MountAttrArgs::default()
-    };
-    mount_setattr(mount, depth, &args)
-        .map_err(|e| failed("make mount private".to_owned(), String::new(), e))
-}
-
 /// Puts a detached mount at `path`. A symlink as last component is not followed.
 pub fn attach(mount: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     move_mount(
@@ -305,13 +308,6 @@ pub fn attach(mount: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
             e,
         )
     })
-}
-
-/// Puts a detached mount onto the directory or file that `target` refers to.
-pub fn attach_onto(mount: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(mount, "", target.as_fd(), "", flags)
-        .map_err(|e| failed("attach mount".to_owned(), String::new(), e))
 }
 
 /// Takes the mount at `path`, with what is below it, out of the tree; it dies with its last user.

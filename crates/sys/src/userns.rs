@@ -20,11 +20,6 @@ pub fn mapped(base: u32, size: u32) -> io::Result<OwnedFd> {
     Ok(File::open(child.path("ns/user"))?.into())
 }
 
-/// The namespace of a process, for example to compare or to join.
-pub fn of_pid(pid: i32) -> io::Result<OwnedFd> {
-    Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
-}
-
 /// A process that does nothing in a new user namespace; killed and reaped on drop.
 struct Child {
     pid: libc::pid_t,

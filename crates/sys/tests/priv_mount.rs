@@ -1,19 +1,18 @@
 //! Mounts made for real, in a private mount namespace: EROFS, idmaps, overlay, and their errors.
 
-#[path = "namespace/alone.rs"]
-mod alone;
+#[path = "namespace/inside.rs"]
+mod inside;
 
-use alone::alone;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use inside::{BASE, in_userns};
+use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use sys::mount::{self, Attr, Depth, Overlay};
 use tempfile::TempDir;
-
-const BASE: u32 = 1_000_000;
+use testkit::alone;
 
 /// A tmpfs that only this process sees, and an EROFS image on disk: a tmpfs cannot back one.
 struct Scene {
@@ -67,34 +66,6 @@ impl Scene {
             work: work.as_fd(),
         })
     }
-}
-
-/// Runs a shell as root of a mapped user namespace, in this mount namespace.
-fn in_userns(script: &str) -> String {
-    let mut holder = Command::new("unshare")
-        .args(["--user", "sh", "-c", "echo; exec sleep 60"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("unshare starts");
-    let ready = holder.stdout.as_mut().expect("piped").read(&mut [0]);
-    assert_eq!(ready.expect("the holder speaks"), 1);
-    for file in ["uid_map", "gid_map"] {
-        let map = OpenOptions::new()
-            .write(true)
-            .open(format!("/proc/{}/{file}", holder.id()));
-        let map = map.and_then(|mut f| f.write_all(format!("0 {BASE} 65536").as_bytes()));
-        map.expect("map");
-    }
-    let out = Command::new("nsenter")
-        .arg(format!("--user=/proc/{}/ns/user", holder.id()))
-        .args(["--setuid=0", "--setgid=0", "sh", "-ec", script])
-        .output()
-        .expect("nsenter runs");
-    holder.kill().expect("kill the holder");
-    holder.wait().expect("reap the holder");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{said}");
-    String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
 #[test]

@@ -26,13 +26,32 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct Global {
     /// Server [default: E2B_API_URL, else http://127.0.0.1:9277]
-    #[arg(long, global = true, env = "WARREN_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(
+        long,
+        global = true,
+        env = "WARREN_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub(crate) url: Option<String>,
     /// API key [default: E2B_API_KEY, else the file api-key in the data directory]
-    #[arg(long, global = true, env = "WARREN_API_KEY", hide_env_values = true, value_name = "KEY")]
+    #[arg(
+        long,
+        global = true,
+        env = "WARREN_API_KEY",
+        hide_env_values = true,
+        value_name = "KEY"
+    )]
     pub(crate) api_key: Option<String>,
     /// How data is printed
-    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     pub(crate) output: Format,
     /// Print ids or names only
     #[arg(short, long, global = true)]
@@ -77,31 +96,67 @@ pub(crate) enum Command {
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServeFlags {
     /// Address and port of the API
-    #[arg(long, env = "WARREN_LISTEN", hide_env_values = true, value_name = "ADDR")]
+    #[arg(
+        long,
+        env = "WARREN_LISTEN",
+        hide_env_values = true,
+        value_name = "ADDR"
+    )]
     pub(crate) listen: Option<String>,
     /// Everything that outlives a restart
-    #[arg(long, env = "WARREN_DATA_DIR", hide_env_values = true, value_name = "DIR")]
+    #[arg(
+        long,
+        env = "WARREN_DATA_DIR",
+        hide_env_values = true,
+        value_name = "DIR"
+    )]
     pub(crate) data_dir: Option<PathBuf>,
     /// Sockets and mounts
-    #[arg(long, env = "WARREN_RUN_DIR", hide_env_values = true, value_name = "DIR")]
+    #[arg(
+        long,
+        env = "WARREN_RUN_DIR",
+        hide_env_values = true,
+        value_name = "DIR"
+    )]
     pub(crate) run_dir: Option<PathBuf>,
     /// IPv4 range for sandboxes, two addresses each
-    #[arg(long, env = "WARREN_SUBNET", hide_env_values = true, value_name = "CIDR")]
+    #[arg(
+        long,
+        env = "WARREN_SUBNET",
+        hide_env_values = true,
+        value_name = "CIDR"
+    )]
     pub(crate) subnet: Option<String>,
     /// Name servers of the sandboxes
-    #[arg(long, env = "WARREN_DNS", hide_env_values = true, value_delimiter = ',', value_name = "IP")]
+    #[arg(
+        long,
+        env = "WARREN_DNS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "IP"
+    )]
     pub(crate) dns: Option<Vec<String>>,
     /// Sandboxes kept waiting
     #[arg(long, env = "WARREN_POOL", hide_env_values = true, value_name = "N")]
     pub(crate) pool: Option<u32>,
     /// The program warren-agent [default: beside this program]
-    #[arg(long, env = "WARREN_AGENT", hide_env_values = true, value_name = "FILE")]
+    #[arg(
+        long,
+        env = "WARREN_AGENT",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
     pub(crate) agent: Option<PathBuf>,
     /// Domain under which sandboxes have host names
     #[arg(long, env = "WARREN_DOMAIN", hide_env_values = true)]
     pub(crate) domain: Option<String>,
     /// Configuration file [default: /etc/warren/config.toml if it is there]
-    #[arg(long, env = "WARREN_CONFIG", hide_env_values = true, value_name = "FILE")]
+    #[arg(
+        long,
+        env = "WARREN_CONFIG",
+        hide_env_values = true,
+        value_name = "FILE"
+    )]
     pub(crate) config: Option<PathBuf>,
 }
 

@@ -16,7 +16,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
         let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
         let letter = rest[digits..].chars().next().ok_or_else(wrong)?;
-        let unit = UNITS.iter().find(|(c, _)| *c == letter).ok_or_else(wrong)?.1;
+        let unit = UNITS
+            .iter()
+            .find(|(c, _)| *c == letter)
+            .ok_or_else(wrong)?
+            .1;
         if unit >= smallest {
             return Err(wrong()); // 5m1h and 1h1h are slips
         }
@@ -36,7 +40,14 @@ mod tests {
 
     #[test]
     fn units_add_up_and_a_bare_number_is_seconds() {
-        let cases = [("0", 0), ("90", 90), ("45s", 45), ("10m", 600), ("1h30m", 5400), ("2d", 172_800)];
+        let cases = [
+            ("0", 0),
+            ("90", 90),
+            ("45s", 45),
+            ("10m", 600),
+            ("1h30m", 5400),
+            ("2d", 172_800),
+        ];
         for (text, seconds) in cases {
             assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
@@ -44,7 +55,19 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_an_example() {
-        for text in ["", "m", "10x", "-1", "1.5h", "5m1h", "1h1h", "1h5", "10é", "99999999999999999999d", "18446744073709551615m"] {
+        for text in [
+            "",
+            "m",
+            "10x",
+            "-1",
+            "1.5h",
+            "5m1h",
+            "1h1h",
+            "1h5",
+            "10é",
+            "99999999999999999999d",
+            "18446744073709551615m",
+        ] {
             let message = parse(text).expect_err(text);
             assert!(message.contains("1h30m"), "{message}");
         }

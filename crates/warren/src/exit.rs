@@ -2,7 +2,7 @@
 //!
 //! The command's own code is passed on; 125, 126 and 127 say that there was no command to end.
 
-use api::envd::connect::{Code, Error};
+use api::envd::{Code, ConnectError};
 use std::process::ExitCode;
 
 /// Warren could not do it: server not reachable, no such sandbox, bad request, bad flag.
@@ -76,7 +76,7 @@ fn signal_number(words: &str) -> u8 {
 
 /// The code for a command that could not be started. The protocol has one error code for all
 /// reasons (`invalid_argument`), so the words of the system's error decide.
-pub(crate) fn start_failure(error: &Error) -> u8 {
+pub(crate) fn start_failure(error: &ConnectError) -> u8 {
     let message = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|w| message.contains(w));
     match error.code {
@@ -85,9 +85,18 @@ pub(crate) fn start_failure(error: &Error) -> u8 {
     }
     if message.starts_with("cwd ") || message.contains("invalid username") {
         PLATFORM
-    } else if says(&["no such file", "executable file not found", "command not found"]) {
+    } else if says(&[
+        "no such file",
+        "executable file not found",
+        "command not found",
+    ]) {
         NOT_FOUND
-    } else if says(&["permission denied", "exec format", "is a directory", "not executable"]) {
+    } else if says(&[
+        "permission denied",
+        "exec format",
+        "is a directory",
+        "not executable",
+    ]) {
         NOT_EXECUTABLE
     } else {
         PLATFORM
@@ -122,15 +131,27 @@ mod tests {
     #[test]
     fn a_command_that_cannot_start_says_why_by_its_code() {
         let cases = [
-            (Code::InvalidArgument, "exec /nope: No such file or directory", 127),
-            (Code::InvalidArgument, "exec: \"nope\": executable file not found in $PATH", 127),
-            (Code::InvalidArgument, "exec /etc/passwd: permission denied", 126),
+            (
+                Code::InvalidArgument,
+                "exec /nope: No such file or directory",
+                127,
+            ),
+            (
+                Code::InvalidArgument,
+                "exec: \"nope\": executable file not found in $PATH",
+                127,
+            ),
+            (
+                Code::InvalidArgument,
+                "exec /etc/passwd: permission denied",
+                126,
+            ),
             (Code::InvalidArgument, "exec /x: exec format error", 126),
             (Code::InvalidArgument, "cwd '/nope' does not exist", 125),
             (Code::Unavailable, "no such file", 125),
         ];
         for (code, message, want) in cases {
-            let error = Error {
+            let error = ConnectError {
                 code,
                 message: message.to_owned(),
             };

@@ -88,7 +88,10 @@ impl ConnectError {
     /// An error of this class.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -179,7 +182,9 @@ impl FrameDecoder {
         if flags & FLAG_COMPRESSED != 0 {
             return Err(FrameError::Compressed);
         }
-        let Some(payload) = rest.get(..length) else { return Ok(None) };
+        let Some(payload) = rest.get(..length) else {
+            return Ok(None);
+        };
         let frame = if flags & FLAG_END == 0 {
             Frame::Message(payload.to_vec())
         } else {
@@ -215,10 +220,16 @@ mod tests {
                 }
             }
             assert!(!decoder.is_inside_frame());
-            let end = EndOfStream { error: Some(ConnectError::new(Code::NotFound, "no")) };
+            let end = EndOfStream {
+                error: Some(ConnectError::new(Code::NotFound, "no")),
+            };
             assert_eq!(
                 frames,
-                [Frame::Message(b"{\"a\":1}".to_vec()), Frame::Message(vec![]), Frame::End(end)],
+                [
+                    Frame::Message(b"{\"a\":1}".to_vec()),
+                    Frame::Message(vec![]),
+                    Frame::End(end)
+                ],
                 "split every {step} bytes"
             );
         }

@@ -30,13 +30,25 @@ pub enum FileType {
 #[serde(rename_all = "camelCase")]
 pub struct EntryInfo {
     /// Last component of the path.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub name: String,
     /// What it is, links followed.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub r#type: FileType,
     /// Absolute path as asked for, links not resolved.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub path: String,
     /// Size in bytes.
     #[serde(default, skip_serializing_if = "ProtoInt64::is_zero")]
@@ -45,22 +57,46 @@ pub struct EntryInfo {
     #[serde(default, deserialize_with = "number", skip_serializing_if = "is_zero")]
     pub mode: u32,
     /// As Go prints a mode: `-rw-r--r--`, `Lrwxrwxrwx`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub permissions: String,
     /// Name of the owner, or the number.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub owner: String,
     /// Name of the group, or the number.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub group: String,
     /// RFC 3339.
-    #[serde(default, alias = "modified_time", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "modified_time",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub modified_time: Option<String>,
     /// Where a link leads to in the end.
-    #[serde(default, alias = "symlink_target", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "symlink_target",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub symlink_target: Option<String>,
     /// What the uploader said about the file.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub metadata: BTreeMap<String, String>,
     /// Whether the path itself is a link.
     #[serde(
@@ -76,7 +112,11 @@ pub struct EntryInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathRequest {
     /// Which path.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub path: String,
 }
 
@@ -84,10 +124,18 @@ pub struct PathRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveRequest {
     /// From.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub source: String,
     /// To.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub destination: String,
 }
 
@@ -95,7 +143,11 @@ pub struct MoveRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListDirRequest {
     /// Which directory.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub path: String,
     /// How many levels; 0 is 1.
     #[serde(default, deserialize_with = "number", skip_serializing_if = "is_zero")]
@@ -114,7 +166,10 @@ pub struct EntryResponse {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListDirResponse {
     /// The entries, parents before children, by name.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub entries: Vec<EntryInfo>,
 }
-

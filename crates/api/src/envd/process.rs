@@ -14,13 +14,25 @@ pub const SERVICE: &str = "/process.Process/";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessConfig {
     /// Program: a path, or a name looked up in PATH.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub cmd: String,
     /// Arguments after the program's name.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub args: Vec<String>,
     /// Environment over the sandbox's own.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub envs: BTreeMap<String, String>,
     /// Working directory; unset: the sandbox's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +54,11 @@ pub struct PtySize {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pty {
     /// Its size.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub size: PtySize,
 }
 
@@ -68,7 +84,11 @@ pub struct ListRequest {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListResponse {
     /// Those that run.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub processes: Vec<ProcessInfo>,
 }
 
@@ -157,10 +177,18 @@ pub struct EndEvent {
     )]
     pub exit_code: i32,
     /// Whether it exited by itself.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub exited: bool,
     /// As Go words it: `exit status 3`, `signal: killed`.
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_zero"
+    )]
     pub status: String,
     /// The same text if it did not end with success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,14 +329,27 @@ mod tests {
 
     #[test]
     fn events_leave_out_their_zero_values() {
-        let end = EndEvent { exited: true, status: "exit status 0".into(), ..EndEvent::default() };
-        let event = ProcessEvent { end: Some(end), ..ProcessEvent::default() };
+        let end = EndEvent {
+            exited: true,
+            status: "exit status 0".into(),
+            ..EndEvent::default()
+        };
+        let event = ProcessEvent {
+            end: Some(end),
+            ..ProcessEvent::default()
+        };
         assert_eq!(
             serde_json::to_string(&EventResponse { event }).unwrap(),
             r#"{"event":{"end":{"exited":true,"status":"exit status 0"}}}"#
         );
-        let data = DataEvent { stdout: Some(ProtoBytes(b"hi\n".to_vec())), ..DataEvent::default() };
-        let event = ProcessEvent { data: Some(data), ..ProcessEvent::default() };
+        let data = DataEvent {
+            stdout: Some(ProtoBytes(b"hi\n".to_vec())),
+            ..DataEvent::default()
+        };
+        let event = ProcessEvent {
+            data: Some(data),
+            ..ProcessEvent::default()
+        };
         assert_eq!(
             serde_json::to_string(&EventResponse { event }).unwrap(),
             r#"{"event":{"data":{"stdout":"aGkK"}}}"#

@@ -26,7 +26,11 @@ impl Serialize for ProtoBytes {
 impl<'de> Deserialize<'de> for ProtoBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let engine = if text.contains(['-', '_']) { LENIENT_URL } else { LENIENT };
+        let engine = if text.contains(['-', '_']) {
+            LENIENT_URL
+        } else {
+            LENIENT
+        };
         engine.decode(text).map(Self).map_err(D::Error::custom)
     }
 }
@@ -82,7 +86,9 @@ where
         Some(Written::Text(text)) => text.parse().map_err(D::Error::custom)?,
     };
     let narrowed = N::try_from(value);
-    narrowed.map(Some).map_err(|_| D::Error::custom(format!("{value} is out of range")))
+    narrowed
+        .map(Some)
+        .map_err(|_| D::Error::custom(format!("{value} is out of range")))
 }
 
 /// `null` reads as the zero value.
@@ -109,7 +115,10 @@ mod tests {
             let bytes: ProtoBytes = serde_json::from_str(text).unwrap();
             assert_eq!(bytes.0, [0xfb, 0xff], "{text}");
         }
-        assert_eq!(serde_json::to_string(&ProtoBytes(vec![0xfb, 0xff])).unwrap(), "\"+/8=\"");
+        assert_eq!(
+            serde_json::to_string(&ProtoBytes(vec![0xfb, 0xff])).unwrap(),
+            "\"+/8=\""
+        );
     }
 
     #[test]

@@ -298,6 +298,12 @@ fn limits(resources: &Resources) -> Limits {
     }
 }
 
+/// Whether a spawner accepts connections at `socket`.
+#[must_use]
+pub fn spawner_listens(socket: &Path) -> bool {
+    connect_spawner(socket).is_ok()
+}
+
 fn connect_spawner(path: &Path) -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC;

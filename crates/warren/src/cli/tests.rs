@@ -13,9 +13,9 @@ fn try_parse(line: &str) -> Result<Cli, clap::Error> {
 
 #[test]
 fn run_takes_flags_before_the_command_and_leaves_the_rest_to_it() {
-    let Command::Run(run) = parse(
-        "warren run py:v1 -e A=1=2 -m k=v -w /tmp -u root --timeout 10m -- sh -c exit -e x",
-    ) else {
+    let Command::Run(run) =
+        parse("warren run py:v1 -e A=1=2 -m k=v -w /tmp -u root --timeout 10m -- sh -c exit -e x")
+    else {
         panic!("not run");
     };
     assert_eq!(run.template, "py:v1");
@@ -78,7 +78,11 @@ fn whole_help() -> String {
 }
 
 fn collect_help(mut command: clap::Command, name: &str, text: &mut String) {
-    let help = command.clone().bin_name(name).render_long_help().to_string();
+    let help = command
+        .clone()
+        .bin_name(name)
+        .render_long_help()
+        .to_string();
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     text.push_str(&format!("$ {name} --help\n{}\n\n", lines.join("\n")));
     command.build();

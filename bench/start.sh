@@ -1,0 +1,29 @@
+#!/bin/sh
+# How fast sandboxes start, against podman and runc on the same root in the same run.
+# Own server, port and data directory; everything is removed at the end. Less than 10 minutes.
+# WARREN_BIN and WARREN_AGENT: built binaries; if not set, a release build is made first.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+venv=${WARREN_VENV_E2E:-${HOME:-/root}/.cache/warren/venv-e2e}
+
+if [ "$(id -u)" != 0 ]; then
+    echo "bench/start.sh: sandboxes need root: run it as root" >&2
+    exit 1
+fi
+for tool in podman runc mmdebstrap; do
+    command -v "$tool" >/dev/null || { echo "bench/start.sh: $tool is not installed (.ci/run installs it)" >&2; exit 1; }
+done
+
+if [ -z "${WARREN_BIN:-}" ]; then
+    (cd "$root" && cargo xtask build --release)
+    target=${CARGO_TARGET_DIR:-$root/target}
+    WARREN_BIN=$target/release/warren
+    WARREN_AGENT=$(find "$target" -path '*/agent/warren-agent' -type f | head -1)
+fi
+export WARREN_BIN WARREN_AGENT
+
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet e2b zstandard
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$root/tests:$root/tests/e2e:$here"
+exec "$venv/bin/python" "$here/start.py" "$@"
