@@ -1,11 +1,11 @@
 #!/bin/sh
 # How fast sandboxes start, against podman and runc on the same root in the same run.
 # Own server, port and data directory; everything is removed at the end. Less than 10 minutes.
-# WARREN_BIN and WARREN_AGENT: built binaries; if not set, a release build is made first.
+# WARREN_DIST: directory of the built binaries (or WARREN_BIN and WARREN_AGENT); without it they are built first.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-venv=${WARREN_VENV_E2E:-${HOME:-/root}/.cache/warren/venv-e2e}
+venv=${WARREN_VENV_E2E:-$HOME/.cache/warren/venv-e2e}
 
 if [ "$(id -u)" != 0 ]; then
     echo "bench/start.sh: sandboxes need root: run it as root" >&2
@@ -16,10 +16,9 @@ for tool in podman runc mmdebstrap; do
 done
 
 if [ -z "${WARREN_BIN:-}" ]; then
-    (cd "$root" && cargo xtask build --release)
-    target=${CARGO_TARGET_DIR:-$root/target}
-    WARREN_BIN=$target/release/warren
-    WARREN_AGENT=$(find "$target" -path '*/agent/warren-agent' -type f | head -1)
+    dist=${WARREN_DIST:-$(cd "$root" && cargo xtask build)}
+    WARREN_BIN=$dist/warren
+    WARREN_AGENT=$dist/warren-agent
 fi
 export WARREN_BIN WARREN_AGENT
 

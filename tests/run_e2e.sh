@@ -1,11 +1,13 @@
 #!/bin/sh
 # Runs the end-to-end and parity tests with the newest official Python SDK.
-# WARREN_BIN and WARREN_AGENT: paths of the built binaries (set by `cargo xtask ci`).
+# WARREN_DIST: directory of the built binaries (set by `cargo xtask ci`), or WARREN_BIN and WARREN_AGENT: each path.
 # WARREN_VENV_E2E: virtual environment, outside the clone. Further arguments go to pytest.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-venv=${WARREN_VENV_E2E:-${HOME:-/root}/.cache/warren/venv-e2e}
-: "${WARREN_BIN:?set it to the path of the built warren}" "${WARREN_AGENT:?set it to the path of the built warren-agent}"
+venv=${WARREN_VENV_E2E:-$HOME/.cache/warren/venv-e2e}
+WARREN_BIN=${WARREN_BIN:-${WARREN_DIST:?directory of the built binaries, see cargo xtask build}/warren}
+WARREN_AGENT=${WARREN_AGENT:-${WARREN_DIST:-}/warren-agent}
+export WARREN_BIN WARREN_AGENT
 
 if [ "$(id -u)" != 0 ]; then
     echo "run_e2e.sh: sandboxes need root: run it as root" >&2

@@ -92,12 +92,13 @@ def _to_be_changed(layer, base):
 
 
 def _links(layer, base):
+    # A hard link's header repeats the attributes of its file, as builders write it: engines differ if not.
     layer.directory(base)
     layer.regular(f"{base}/big", noise(1, 5 << 20), mode=0o755)
-    layer.hardlink(f"{base}/big-too", f"{base}/big")
-    layer.hardlink(f"{base}/big-three", f"{base}/big")
+    layer.hardlink(f"{base}/big-too", f"{base}/big", mode=0o755)
+    layer.hardlink(f"{base}/big-three", f"{base}/big", mode=0o755)
     layer.symlink(f"{base}/symlink", "big", mtime="1500000000.5")
-    layer.hardlink(f"{base}/symlink-too", f"{base}/symlink")
+    layer.hardlink(f"{base}/symlink-too", f"{base}/symlink", mode=0o777, mtime="1500000000.5")
     layer.symlink(f"{base}/dangling", "/nowhere/at/all")
     layer.symlink(f"{base}/long-target", "t" * 1000)
 
@@ -198,6 +199,6 @@ def third(layer):
     layer.directory(f"{base}/links")
     # As an overlay-based builder writes it: linking copies the file up, so both names are here.
     layer.regular(f"{base}/links/big", noise(1, 5 << 20), mode=0o755)
-    layer.hardlink(f"{base}/links/later-link", f"{base}/links/big")
+    layer.hardlink(f"{base}/links/later-link", f"{base}/links/big", mode=0o755)
     layer.directory(f"{base}/many")
     layer.regular(f"{base}/many/entry-01000", "back again")

@@ -1,5 +1,6 @@
 """Small images: without a shell, with odd layers, and ones that no importer may accept."""
 
+import gzip
 import json
 import os
 
@@ -57,7 +58,7 @@ def _edges(place):
         layer.directory("again")
         layer.regular("again/new", "in the same layer as the whiteout")
         layer.whiteout("again")
-        layer.hardlink("link-across-layers", "linked")
+        layer.hardlink("link-across-layers", "linked", mode=0o755)
     return [_tar(f"{place}/edges-0.tar", lower), _tar(f"{place}/edges-1.tar", upper)]
 
 
@@ -113,7 +114,6 @@ def _truncated(images, manifest):
 
 
 def _not_a_tar(images, manifest):
-    import gzip
     _replace_layer(images, manifest, gzip.compress(b"this is no tar archive " * 1000, mtime=0))
 
 

@@ -20,16 +20,15 @@ READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 # What the usual engines' profile refuses to a process with CAPABILITIES.
 DENIED = (
     "acct add_key bpf clock_adjtime clock_settime create_module delete_module fanotify_init finit_module "
-    "fsconfig fsmount fsopen fspick get_kernel_syms get_mempolicy init_module ioperm iopl io_uring_setup "
-    "io_uring_enter io_uring_register kcmp kexec_file_load kexec_load keyctl lookup_dcookie mbind "
+    "fsconfig fsmount fsopen fspick get_kernel_syms init_module ioperm iopl io_uring_setup "
+    "io_uring_enter io_uring_register kcmp kexec_file_load kexec_load keyctl lookup_dcookie "
     "migrate_pages mount mount_setattr move_mount move_pages nfsservctl open_by_handle_at open_tree "
     "perf_event_open pivot_root process_madvise quotactl quotactl_fd query_module reboot request_key "
-    "set_mempolicy setns settimeofday setdomainname sethostname swapoff swapon syslog umount2 unshare "
+    "setns settimeofday setdomainname sethostname swapoff swapon syslog umount2 unshare "
     "uselib userfaultfd ustat vhangup vm86 vm86old"
 ).split()
 # clone() with any CLONE_NEW* flag; clone3 hides its flags from a filter, so it "does not exist".
 CLONE_NEW = 0x7E020000
-AF_VSOCK = 40
 
 
 def seccomp():
@@ -44,8 +43,6 @@ def seccomp():
                "args": [{"index": 0, "value": 1 << bit, "valueTwo": 1 << bit, "op": "SCMP_CMP_MASKED_EQ"}]}
               for bit in range(32) if CLONE_NEW >> bit & 1),
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},
-            {"names": ["socket"], **refuse,
-             "args": [{"index": 0, "value": AF_VSOCK, "op": "SCMP_CMP_EQ"}]},
         ],
     }
 

@@ -1,5 +1,7 @@
 //! As PID 1 would: orphans are adopted and collected. Alone in its process, because it collects all.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "envd/client.rs"]
 #[expect(dead_code, reason = "shared with the other tests")]
 mod client;

@@ -83,6 +83,7 @@ where
         inner: &mut spool,
         end: 0,
         limits,
+        buffer: vec![0; PIECE],
     };
     let mut dropped = 0;
     while let Some(entry) = stream.next_entry()? {
@@ -161,6 +162,8 @@ struct Spool<'a, S> {
     inner: &'a mut S,
     end: u64,
     limits: &'a Limits,
+    /// One piece.
+    buffer: Vec<u8>,
 }
 
 impl<S: Write> Spool<'_, S> {
@@ -171,7 +174,7 @@ impl<S: Write> Spool<'_, S> {
         pieces: &[(u64, u64)],
     ) -> Result<Vec<Segment>, ConvertError> {
         let mut segments: Vec<Segment> = Vec::new();
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = std::mem::take(&mut self.buffer);
         for (offset, length) in pieces {
             let (mut at, end) = (*offset, offset + length);
             while at < end {
@@ -185,6 +188,7 @@ impl<S: Write> Spool<'_, S> {
                 at += n as u64;
             }
         }
+        self.buffer = buffer;
         debug_assert_eq!(
             stream.unread(),
             0,

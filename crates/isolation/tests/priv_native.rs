@@ -259,7 +259,7 @@ fn lockdown(lab: &Lab) {
         std::fs::read_to_string(root.join("etc/hostname")).expect("file"),
         "box\n"
     );
-    assert!(root.join("proc/self/status").exists() && root.join("dev/null").exists());
+    assert!(root.join("proc/1/status").exists() && root.join("dev/null").exists());
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", shell.pid)).expect("limits");
     let files = limits
         .lines()

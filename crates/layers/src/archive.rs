@@ -24,7 +24,10 @@ pub(crate) struct Archive {
 
 #[derive(Debug)]
 enum Member {
-    File { offset: u64, size: u64 },
+    File {
+        offset: u64,
+        size: u64,
+    },
     /// To another member.
     Link(String),
 }
@@ -32,7 +35,10 @@ enum Member {
 impl Archive {
     /// Reads the table; a compressed archive is first unpacked into the store's directory, without a name.
     pub(crate) fn open(path: &Path, store: &Store) -> Result<Self, ImportError> {
-        let failed = |source| ImportError::Read { path: path.to_owned(), source };
+        let failed = |source| ImportError::Read {
+            path: path.to_owned(),
+            source,
+        };
         let mut file = File::open(path).map_err(failed)?;
         let mut magic = [0; 6];
         let n = file.read_at(&mut magic, 0).map_err(failed)?;
@@ -52,13 +58,21 @@ impl Archive {
             file = plain;
         }
         let members = table(&file).map_err(failed)?;
-        Ok(Self { file, path: path.to_owned(), members })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            members,
+        })
     }
 
     /// Opens a member for reading; `None` if the archive has none of this name.
     pub(crate) fn member(&self, name: &str) -> Option<impl Read + Send + use<'_>> {
         let (offset, size) = self.find(name)?;
-        Some(Section { file: &self.file, offset, left: size })
+        Some(Section {
+            file: &self.file,
+            offset,
+            left: size,
+        })
     }
 
     /// A member's size.
@@ -82,7 +96,10 @@ impl Archive {
         let Some(member) = self.member(name) else {
             return Ok(None);
         };
-        let failed = |source| ImportError::Read { path: self.path.join(name), source };
+        let failed = |source| ImportError::Read {
+            path: self.path.join(name),
+            source,
+        };
         read_document(member, max).map(Some).map_err(failed)
     }
 }
@@ -105,9 +122,10 @@ fn table(file: &File) -> io::Result<BTreeMap<String, Member>> {
         let entry = entry?;
         let name = normal(&String::from_utf8_lossy(&entry.path_bytes()));
         let member = match entry.header().entry_type() {
-            kind if kind.is_file() => {
-                Member::File { offset: entry.raw_file_position(), size: entry.size() }
-            }
+            kind if kind.is_file() => Member::File {
+                offset: entry.raw_file_position(),
+                size: entry.size(),
+            },
             tar::EntryType::Link => Member::Link(normal(&link(&entry))),
             tar::EntryType::Symlink => {
                 let above = name.rsplit_once('/').map_or("", |(above, _)| above);

@@ -1,5 +1,6 @@
 //! What opens a registry, and where docker keeps it.
 
+use crate::source::ImageSource;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -52,7 +53,24 @@ struct Auth {
 pub fn parse_docker_config(json: &str) -> Result<BTreeMap<String, Credentials>, serde_json::Error> {
     let config: DockerConfig = serde_json::from_str(json)?;
     let auths = config.auths.into_iter();
-    Ok(auths.filter_map(|(key, auth)| Some((host_of(&key).to_owned(), credentials(auth)?))).collect())
+    Ok(auths
+        .filter_map(|(key, auth)| Some((host_of(&key).to_owned(), credentials(auth)?)))
+        .collect())
+}
+
+/// What opens the source's registry, of credentials by host.
+#[must_use]
+pub fn find_credentials(
+    known: &BTreeMap<String, Credentials>,
+    source: &ImageSource,
+) -> Credentials {
+    let ImageSource::Registry(reference) = source else {
+        return Credentials::Anonymous;
+    };
+    // The host as users write it and the one that is dialled may differ.
+    let found = known.get(reference.registry());
+    let found = found.or_else(|| known.get(reference.resolve_registry()));
+    found.cloned().unwrap_or_default()
 }
 
 /// Keys are hosts, or the URLs that early docker wrote.
@@ -72,7 +90,10 @@ fn credentials(auth: Auth) -> Option<Credentials> {
     let (username, password) = plain.split_once(':')?;
     // Docker pads with NULs.
     let password = password.trim_end_matches('\0').to_owned();
-    Some(Credentials::Basic { username: username.to_owned(), password })
+    Some(Credentials::Basic {
+        username: username.to_owned(),
+        password,
+    })
 }
 
 #[cfg(test)]
@@ -84,11 +105,19 @@ mod tests {
         let json = r#"{"auths":{"https://a.example/v1/":{"auth":"dTpwOnc="},"b.example:5000":{"registrytoken":"t"},
             "c.example":{"username":"n","password":"s"},"d.example":{}},"credsStore":"x"}"#;
         let found = parse_docker_config(json).expect("parses");
-        let basic = |u: &str, p: &str| Credentials::Basic { username: u.into(), password: p.into() };
+        let basic = |u: &str, p: &str| Credentials::Basic {
+            username: u.into(),
+            password: p.into(),
+        };
         assert_eq!(found["a.example"], basic("u", "p:w"));
         assert_eq!(found["b.example:5000"], Credentials::Bearer("t".into()));
         assert_eq!(found["c.example"], basic("n", "s"));
         assert_eq!(found.len(), 3);
         assert!(!format!("{found:?}").contains("p:w"));
+        let of = |text: &str| find_credentials(&found, &text.parse().expect("well formed"));
+        assert_eq!(of("b.example:5000/x"), Credentials::Bearer("t".into()));
+        assert_eq!(of("docker://c.example/x"), basic("n", "s"));
+        assert_eq!(of("b.example/x"), Credentials::Anonymous);
+        assert_eq!(of("oci:c.example"), Credentials::Anonymous);
     }
 }

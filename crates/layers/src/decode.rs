@@ -24,7 +24,9 @@ impl<R: Read> Decoder<R> {
         let buffered = BufReader::with_capacity(BUFFER, Cursor::new(magic).chain(input));
         match kind {
             Kind::Gzip => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(buffered)))),
-            Kind::Zstd => Ok(Self::Zstd(zstd::stream::read::Decoder::with_buffer(buffered)?)),
+            Kind::Zstd => Ok(Self::Zstd(zstd::stream::read::Decoder::with_buffer(
+                buffered,
+            )?)),
             Kind::Plain => Ok(Self::Plain(buffered)),
             Kind::Other(name) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,

@@ -37,15 +37,26 @@ impl DockerArchive {
         store: &Store,
     ) -> Result<Self, ImportError> {
         let archive = Archive::open(path, store)?;
-        Ok(Self { archive, tag, origin })
+        Ok(Self {
+            archive,
+            tag,
+            origin,
+        })
     }
 
     fn missing(&self, what: impl Into<String>) -> ImportError {
-        ImportError::Missing { origin: self.origin.clone(), what: what.into() }
+        ImportError::Missing {
+            origin: self.origin.clone(),
+            what: what.into(),
+        }
     }
 
     fn malformed(&self, what: &'static str, why: String) -> ImportError {
-        ImportError::Malformed { origin: self.origin.clone(), what, why }
+        ImportError::Malformed {
+            origin: self.origin.clone(),
+            what,
+            why,
+        }
     }
 
     fn document(&self, name: &str) -> Result<Vec<u8>, ImportError> {
@@ -62,7 +73,11 @@ impl DockerArchive {
                 _ => Err(self.missing(format!("single image but {count}; name one by its tag"))),
             };
         };
-        let full = if tag.contains(':') { tag.clone() } else { format!("{tag}:latest") };
+        let full = if tag.contains(':') {
+            tag.clone()
+        } else {
+            format!("{tag}:latest")
+        };
         let has = |item: &Item| item.repo_tags.iter().flatten().any(|t| *t == full);
         let found = items.into_iter().find(has);
         found.ok_or_else(|| self.missing(format!("image with the tag {full:?}")))
@@ -80,21 +95,34 @@ impl Origin for DockerArchive {
         check_architecture(&self.origin, &config.architecture)?;
         let names = item.layers.unwrap_or_default();
         if names.len() != config.diff_ids.len() {
-            let why = format!("it names {} layers, manifest.json {}", config.diff_ids.len(), names.len());
+            let why = format!(
+                "it names {} layers, manifest.json {}",
+                config.diff_ids.len(),
+                names.len()
+            );
             return Err(self.malformed("the configuration", why));
         }
-        let layers = names.into_iter().zip(&config.diff_ids).map(|(name, diff_id)| LayerBlob {
-            diff_id: *diff_id,
-            digest: None,
-            size: self.archive.size(&name),
-            name,
-        });
+        let layers = names
+            .into_iter()
+            .zip(&config.diff_ids)
+            .map(|(name, diff_id)| LayerBlob {
+                diff_id: *diff_id,
+                digest: None,
+                size: self.archive.size(&name),
+                name,
+            });
         // Docker's image id; the archive has no other manifest.
-        Ok(FoundImage { manifest_digest: digest_of(&bytes), layers: layers.collect(), config })
+        Ok(FoundImage {
+            manifest_digest: digest_of(&bytes),
+            layers: layers.collect(),
+            config,
+        })
     }
 
     fn open(&self, layer: &LayerBlob) -> Result<Box<dyn Read + Send + '_>, ImportError> {
         let member = self.archive.member(&layer.name);
-        Ok(Box::new(member.ok_or_else(|| self.missing(layer.name.as_str()))?))
+        Ok(Box::new(
+            member.ok_or_else(|| self.missing(layer.name.as_str()))?,
+        ))
     }
 }

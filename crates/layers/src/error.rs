@@ -58,14 +58,21 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match is_full(&source) {
             true => {
                 let directory = path.parent().unwrap_or(&path).to_owned();
                 Self::DiskFull { directory }
             }
-            false => Self::Io { action, path, source },
+            false => Self::Io {
+                action,
+                path,
+                source,
+            },
         }
     }
 
@@ -82,7 +89,10 @@ impl StoreError {
 
 /// Whether the error says that space or quota is used up.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 /// An image could not be brought into the store. What was complete of it stays, nothing half-made does.
@@ -195,7 +205,9 @@ impl ImportError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Registry { source, .. } => registry_kind(source),
-            Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => ErrorKind::NotFound,
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorKind::NotFound
+            }
             Self::Missing { .. } => ErrorKind::NotFound,
             Self::Source { .. }
             | Self::Read { .. }
@@ -204,7 +216,10 @@ impl ImportError {
             | Self::DigestMismatch { .. }
             | Self::ThroughLink { .. } => ErrorKind::Invalid,
             Self::Convert { source, .. } if source.is_bad_input() => ErrorKind::Invalid,
-            Self::Convert { source: ConvertError::Read { .. }, .. } => ErrorKind::Unavailable,
+            Self::Convert {
+                source: ConvertError::Read { .. },
+                ..
+            } => ErrorKind::Unavailable,
             Self::Store(e) => e.kind(),
             Self::Catalog(e) => e.kind(),
             Self::Convert { .. } | Self::Runtime { .. } | Self::Stopped => ErrorKind::Internal,
@@ -235,7 +250,9 @@ fn registry_kind(error: &oci_client::errors::OciDistributionError) -> ErrorKind 
             Some(Code::Toomanyrequests) => ErrorKind::Unavailable,
             _ => ErrorKind::Invalid,
         },
-        E::ServerError { code: 401 | 403, .. } => ErrorKind::Denied,
+        E::ServerError {
+            code: 401 | 403, ..
+        } => ErrorKind::Denied,
         E::ServerError { code: 404, .. } => ErrorKind::NotFound,
         E::RequestError(_) | E::ServerError { .. } | E::IoError(_) => ErrorKind::Unavailable,
         _ => ErrorKind::Invalid,
@@ -323,9 +340,16 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 
     /// The kind of failure.
@@ -333,7 +357,9 @@ impl CatalogError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } | Self::TagNotFound { .. } => ErrorKind::NotFound,
-            Self::NameTaken { .. } | Self::BuiltIn { .. } | Self::InUse { .. } => ErrorKind::Conflict,
+            Self::NameTaken { .. } | Self::BuiltIn { .. } | Self::InUse { .. } => {
+                ErrorKind::Conflict
+            }
             Self::BadId { .. } => ErrorKind::Invalid,
             Self::LayerMissing { .. } | Self::Damaged { .. } => ErrorKind::Corrupt,
             Self::Unavailable { .. } => ErrorKind::Unavailable,

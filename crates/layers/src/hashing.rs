@@ -18,7 +18,13 @@ pub(crate) struct Hashing<R, F> {
 
 impl<R: Read, F: FnMut(u64)> Hashing<R, F> {
     pub(crate) fn new(inner: R, observe: F) -> Self {
-        Self { inner, hash: Sha256::new(), count: 0, told: 0, observe }
+        Self {
+            inner,
+            hash: Sha256::new(),
+            count: 0,
+            told: 0,
+            observe,
+        }
     }
 
     /// Reads what is left, then gives the digest of everything and the reader.

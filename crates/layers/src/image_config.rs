@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What processes get when an image does not say.
-pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const DEFAULT_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The parts of an image's configuration that Warren uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,10 @@ pub(crate) fn parse(bytes: &[u8], origin: &str) -> Result<ParsedConfig, ImportEr
     let process = ProcessDefaults {
         env: environment(config.env.unwrap_or_default()),
         user: config.user.filter(|u| !u.is_empty()),
-        workdir: config.working_dir.filter(|w| !w.is_empty()).map(|w| absolute(&w)),
+        workdir: config
+            .working_dir
+            .filter(|w| !w.is_empty())
+            .map(|w| absolute(&w)),
     };
     Ok(ParsedConfig {
         config: ImageConfig {
@@ -174,15 +178,29 @@ mod tests {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(config.process.env, [pair("B", "3"), pair("PATH", "/x")]);
         assert_eq!(config.process.user.as_deref(), Some("1:2"));
-        assert_eq!((config.entrypoint, config.cmd), (vec!["/e".to_owned()], vec!["c".to_owned()]));
+        assert_eq!(
+            (config.entrypoint, config.cmd),
+            (vec!["/e".to_owned()], vec!["c".to_owned()])
+        );
         assert_eq!(config.labels["k"], "v");
     }
 
     #[test]
     fn what_is_no_configuration_is_named() {
-        for bad in ["", "[]", "{}", r#"{"rootfs":{"diff_ids":["sha256:xx"]}}"#, r#"{"os":"windows","rootfs":{}}"#] {
-            let error = parse(bad.as_bytes(), "oci:dir").expect_err("malformed").to_string();
-            assert!(error.starts_with("the configuration of oci:dir is malformed"), "{error}");
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            r#"{"rootfs":{"diff_ids":["sha256:xx"]}}"#,
+            r#"{"os":"windows","rootfs":{}}"#,
+        ] {
+            let error = parse(bad.as_bytes(), "oci:dir")
+                .expect_err("malformed")
+                .to_string();
+            assert!(
+                error.starts_with("the configuration of oci:dir is malformed"),
+                "{error}"
+            );
         }
     }
 }

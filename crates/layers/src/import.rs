@@ -51,7 +51,10 @@ impl ImportedImage {
 }
 
 /// Imports on threads of its own, so that it may be called from anywhere.
-pub(crate) fn import(ingest: &Ingest<'_>, request: &ImportRequest) -> Result<ImportedImage, ImportError> {
+pub(crate) fn import(
+    ingest: &Ingest<'_>,
+    request: &ImportRequest,
+) -> Result<ImportedImage, ImportError> {
     std::thread::scope(|scope| {
         let work = scope.spawn(|| run(ingest, request));
         work.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -63,7 +66,9 @@ fn run(ingest: &Ingest<'_>, request: &ImportRequest) -> Result<ImportedImage, Im
         ImageSource::Registry(reference) => {
             Box::new(Registry::new(reference, &request.credentials)?)
         }
-        local => local.open_local(ingest.store)?.expect("all others are local"),
+        local => local
+            .open_local(ingest.store)?
+            .expect("all others are local"),
     };
     let found = origin.find()?;
     let mut layers = all_layers(ingest, origin.as_ref(), &found)?;
@@ -93,17 +98,25 @@ fn all_layers(
             scope.spawn(|| {
                 while !failed.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(blob) = image.layers.get(at) else { return };
+                    let Some(blob) = image.layers.get(at) else {
+                        return;
+                    };
                     let result = ingest.layer(origin, blob);
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+                    results
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((at, result));
                 }
             });
         }
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(at, _)| *at);
-    let layers = results.into_iter().map(|(_, r)| r).collect::<Result<Vec<_>, _>>()?;
+    let layers = results
+        .into_iter()
+        .map(|(_, r)| r)
+        .collect::<Result<Vec<_>, _>>()?;
     if layers.len() < count {
         return Err(ImportError::Stopped);
     }

@@ -38,7 +38,9 @@ impl LayerIndex {
         let path = self.path(digest);
         let bytes = std::fs::read(&path).ok()?;
         let parsed = record::parse(&bytes);
-        parsed.inspect_err(|e| tracing::warn!(path = %path.display(), error = %e, "ignored")).ok()
+        parsed
+            .inspect_err(|e| tracing::warn!(path = %path.display(), error = %e, "ignored"))
+            .ok()
     }
 
     fn put(&self, digest: &Digest, record: &LayerRecord) -> Result<(), ImportError> {
@@ -49,7 +51,7 @@ impl LayerIndex {
 
     /// Forgets what became of layers that are gone.
     pub(crate) fn forget(&self, gone: &[Digest]) -> Result<(), crate::CatalogError> {
-        let failed = |path: &Path| crate::CatalogError::io("clear", path);
+        let failed = |path: &Path| crate::CatalogError::io("clear", path.to_owned());
         if gone.is_empty() {
             return Ok(());
         }
@@ -81,7 +83,11 @@ pub(crate) struct Ingested {
 
 impl Ingest<'_> {
     /// The layer, converted now or before; one thread at a time for each diff id.
-    pub(crate) fn layer(&self, origin: &dyn Origin, blob: &LayerBlob) -> Result<Ingested, ImportError> {
+    pub(crate) fn layer(
+        &self,
+        origin: &dyn Origin,
+        blob: &LayerBlob,
+    ) -> Result<Ingested, ImportError> {
         self.store.alone(blob.diff_id, || {
             if let Some(known) = self.known(blob)? {
                 self.tell(blob, Phase::Cached, blob.size.unwrap_or_default());
@@ -103,13 +109,23 @@ impl Ingest<'_> {
 
     fn tell(&self, blob: &LayerBlob, phase: Phase, done_bytes: u64) {
         let (layer, total_bytes) = (blob.diff_id, blob.size);
-        (self.observe)(Progress { layer, phase, done_bytes, total_bytes });
+        (self.observe)(Progress {
+            layer,
+            phase,
+            done_bytes,
+            total_bytes,
+        });
     }
 
     fn known(&self, blob: &LayerBlob) -> Result<Option<Ingested>, ImportError> {
         let by_blob = blob.digest.and_then(|digest| self.index.get(&digest));
         if let Some(found) = &by_blob {
-            check("the plain tar of the layer", blob, blob.diff_id, found.diff_id)?;
+            check(
+                "the plain tar of the layer",
+                blob,
+                blob.diff_id,
+                found.diff_id,
+            )?;
         }
         let Some(record) = by_blob.or_else(|| self.index.get(&blob.diff_id)) else {
             return Ok(None);
@@ -172,27 +188,43 @@ fn check(what: &str, blob: &LayerBlob, wanted: Digest, actual: Digest) -> Result
         return Ok(());
     }
     let what = format!("{what} {}", blob.name);
-    Err(ImportError::DigestMismatch { what, wanted, actual })
+    Err(ImportError::DigestMismatch {
+        what,
+        wanted,
+        actual,
+    })
 }
 
 fn convert_error(blob: &LayerBlob, offset: u64, source: std::io::Error) -> ImportError {
     let source = ConvertError::Read { offset, source };
-    ImportError::Convert { layer: blob.name.clone(), source }
+    ImportError::Convert {
+        layer: blob.name.clone(),
+        source,
+    }
 }
 
 /// Why a layer could not be converted: if its bytes are not those that were promised, that is the reason.
-fn blame<R, F, G>(blob: &LayerBlob, plain: Hashing<Decoder<Hashing<R, F>>, G>, error: ConvertError) -> ImportError
+fn blame<R, F, G>(
+    blob: &LayerBlob,
+    plain: Hashing<Decoder<Hashing<R, F>>, G>,
+    error: ConvertError,
+) -> ImportError
 where
     R: Read,
     F: FnMut(u64),
     G: FnMut(u64),
 {
-    let as_is = |source| ImportError::Convert { layer: blob.name.clone(), source };
+    let as_is = |source| ImportError::Convert {
+        layer: blob.name.clone(),
+        source,
+    };
     let (true, Some(wanted)) = (error.is_bad_input(), blob.digest) else {
         return as_is(error);
     };
     match plain.into_inner().into_inner().finish() {
-        Ok((actual, _)) => check("layer", blob, wanted, actual).err().unwrap_or(as_is(error)),
+        Ok((actual, _)) => check("layer", blob, wanted, actual)
+            .err()
+            .unwrap_or(as_is(error)),
         Err(_) => as_is(error),
     }
 }

@@ -60,19 +60,24 @@ impl Layered {
         let mut implied_by = None;
         for layer in self.layers.iter_mut().rev() {
             let digest = layer.digest;
-            let damaged = |source| StoreError::Damaged { layer: digest, source };
+            let damaged = |source| StoreError::Damaged {
+                layer: digest,
+                source,
+            };
             match look(&mut layer.image, path).map_err(damaged)? {
                 Found::Nothing => {}
                 Found::Hidden => return Ok(None),
                 Found::Other => match implied_by {
                     None => return Ok(None),
                     Some(layer) => {
-                        return Err(ImportError::ThroughLink { layer, path: path.to_owned() });
+                        return Err(ImportError::ThroughLink {
+                            layer,
+                            path: path.to_owned(),
+                        });
                     }
                 },
-                Found::Directory { inode, is_end } if layer.implicit.contains(path) => {
+                Found::Directory { is_end, .. } if layer.implicit.contains(path) => {
                     implied_by = Some(layer.diff_id);
-                    drop(inode);
                     if is_end {
                         return Ok(None);
                     }
@@ -80,7 +85,11 @@ impl Layered {
                 Found::Directory { inode, .. } => {
                     let xattrs = layer.image.xattrs(&inode).map_err(damaged)?;
                     let is_shadowed = implied_by.is_some();
-                    return Ok(Some(Described { inode, xattrs, is_shadowed }));
+                    return Ok(Some(Described {
+                        inode,
+                        xattrs,
+                        is_shadowed,
+                    }));
                 }
             }
         }
@@ -91,16 +100,25 @@ impl Layered {
 /// Whether layers below do not show in the directory.
 fn is_opaque(image: &mut Image<File>, inode: &Inode) -> Result<bool, erofs::ImageError> {
     let xattrs = image.xattrs(inode)?;
-    Ok(xattrs.iter().any(|(name, _)| name == b"trusted.overlay.opaque"))
+    Ok(xattrs
+        .iter()
+        .any(|(name, _)| name == b"trusted.overlay.opaque"))
 }
 
 fn look(image: &mut Image<File>, path: &str) -> Result<Found, erofs::ImageError> {
     let mut at = image.root()?;
     let mut is_end = is_opaque(image, &at)?;
     for part in path.split('/').filter(|p| !p.is_empty()) {
-        let found = image.read_dir(&at)?.into_iter().find(|e| e.name == part.as_bytes());
+        let found = image
+            .read_dir(&at)?
+            .into_iter()
+            .find(|e| e.name == part.as_bytes());
         let Some(found) = found else {
-            return Ok(if is_end { Found::Hidden } else { Found::Nothing });
+            return Ok(if is_end {
+                Found::Hidden
+            } else {
+                Found::Nothing
+            });
         };
         at = image.inode(found.nid)?;
         if at.is_whiteout() {

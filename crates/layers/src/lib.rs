@@ -31,8 +31,8 @@ mod registry;
 mod source;
 mod store;
 
-pub use catalog::{Catalog, Damaged, Listing, NewBuild};
-pub use credentials::{Credentials, parse_docker_config};
+pub use catalog::{Catalog, Damaged, Listing, NewBuild, Use};
+pub use credentials::{Credentials, find_credentials, parse_docker_config};
 pub use error::{CatalogError, ErrorKind, HostError, ImportError, StoreError};
 pub use host::{HostTemplate, layer_tar as host_layer_tar};
 pub use image_config::ImageConfig;

@@ -26,7 +26,11 @@ enum Files {
 
 impl OciLayout {
     pub(crate) fn directory(path: &Path, tag: Option<String>, origin: String) -> Self {
-        Self { files: Files::Directory(path.to_owned()), tag, origin }
+        Self {
+            files: Files::Directory(path.to_owned()),
+            tag,
+            origin,
+        }
     }
 
     pub(crate) fn archive(
@@ -40,7 +44,10 @@ impl OciLayout {
     }
 
     fn file(&self, name: &str) -> Result<Box<dyn Read + Send + '_>, ImportError> {
-        let missing = || ImportError::Missing { origin: self.origin.clone(), what: name.to_owned() };
+        let missing = || ImportError::Missing {
+            origin: self.origin.clone(),
+            what: name.to_owned(),
+        };
         match &self.files {
             Files::Directory(directory) => {
                 let path = directory.join(name);
@@ -56,7 +63,10 @@ impl OciLayout {
 
     fn document(&self, name: &str) -> Result<Vec<u8>, ImportError> {
         let file = self.file(name)?;
-        let failed = |source| ImportError::Read { path: PathBuf::from(&self.origin).join(name), source };
+        let failed = |source| ImportError::Read {
+            path: PathBuf::from(&self.origin).join(name),
+            source,
+        };
         read_document(file, DOCUMENT_BYTES_MAX).map_err(failed)
     }
 }

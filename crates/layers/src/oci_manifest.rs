@@ -81,7 +81,11 @@ pub(crate) fn find(
 }
 
 fn malformed(origin: &str, what: &'static str, why: String) -> ImportError {
-    ImportError::Malformed { origin: origin.to_owned(), what, why }
+    ImportError::Malformed {
+        origin: origin.to_owned(),
+        what,
+        why,
+    }
 }
 
 /// The document, if it is the one that the descriptor names.
@@ -89,7 +93,11 @@ fn verified(bytes: Vec<u8>, wanted: &Descriptor, what: &str) -> Result<Vec<u8>, 
     let actual = digest_of(&bytes);
     if actual != wanted.digest {
         let (what, wanted) = (what.to_owned(), wanted.digest);
-        return Err(ImportError::DigestMismatch { what, wanted, actual });
+        return Err(ImportError::DigestMismatch {
+            what,
+            wanted,
+            actual,
+        });
     }
     Ok(bytes)
 }
@@ -103,11 +111,17 @@ fn choose<'d>(
     let name = |d: &Descriptor| d.annotations.as_ref()?.get(REF_NAME).cloned();
     let named: Vec<&Descriptor> = match tag {
         None => manifests.iter().collect(),
-        Some(tag) => manifests.iter().filter(|d| name(d).as_deref() == Some(tag)).collect(),
+        Some(tag) => manifests
+            .iter()
+            .filter(|d| name(d).as_deref() == Some(tag))
+            .collect(),
     };
     if let (true, Some(tag)) = (named.is_empty(), tag) {
         let what = format!("image with the tag {tag:?}");
-        return Err(ImportError::Missing { origin: origin.to_owned(), what });
+        return Err(ImportError::Missing {
+            origin: origin.to_owned(),
+            what,
+        });
     }
     if let [only] = named.as_slice()
         && only.platform.is_none()
@@ -115,7 +129,9 @@ fn choose<'d>(
         return Ok(only);
     }
     let fits = |d: &&&Descriptor| {
-        d.platform.as_ref().is_some_and(|p| p.os == "linux" && p.architecture == architecture())
+        d.platform
+            .as_ref()
+            .is_some_and(|p| p.os == "linux" && p.architecture == architecture())
     };
     let fitting: Vec<&&Descriptor> = named.iter().filter(fits).collect();
     // Variants of one architecture: the one that all its machines can run says v8 or nothing.
@@ -129,14 +145,23 @@ fn choose<'d>(
     if named.iter().all(|d| d.platform.is_none()) {
         let tags: Vec<String> = named.iter().filter_map(|d| name(d)).collect();
         let what = format!("single image; name one of its tags: {}", tags.join(", "));
-        return Err(ImportError::Missing { origin: origin.to_owned(), what });
+        return Err(ImportError::Missing {
+            origin: origin.to_owned(),
+            what,
+        });
     }
     let platforms = named.iter().filter_map(|d| d.platform.as_ref());
-    let found: Vec<String> = platforms.map(|p| format!("{}/{}", p.os, p.architecture)).collect();
+    let found: Vec<String> = platforms
+        .map(|p| format!("{}/{}", p.os, p.architecture))
+        .collect();
     Err(ImportError::Platform {
         origin: origin.to_owned(),
         wanted: architecture(),
-        found: if found.is_empty() { "nothing".to_owned() } else { found.join(", ") },
+        found: if found.is_empty() {
+            "nothing".to_owned()
+        } else {
+            found.join(", ")
+        },
     })
 }
 
@@ -149,16 +174,27 @@ fn image(
     let config = image_config::parse(config, origin)?;
     check_architecture(origin, &config.architecture)?;
     if config.diff_ids.len() != layers.len() {
-        let why = format!("it names {} layers, the manifest {}", config.diff_ids.len(), layers.len());
+        let why = format!(
+            "it names {} layers, the manifest {}",
+            config.diff_ids.len(),
+            layers.len()
+        );
         return Err(malformed(origin, "the configuration", why));
     }
-    let blobs = layers.iter().zip(&config.diff_ids).map(|(layer, diff_id)| LayerBlob {
-        diff_id: *diff_id,
-        digest: Some(layer.digest),
-        size: Some(layer.size),
-        name: layer.digest.to_string(),
-    });
-    Ok(FoundImage { manifest_digest, layers: blobs.collect(), config })
+    let blobs = layers
+        .iter()
+        .zip(&config.diff_ids)
+        .map(|(layer, diff_id)| LayerBlob {
+            diff_id: *diff_id,
+            digest: Some(layer.digest),
+            size: Some(layer.size),
+            name: layer.digest.to_string(),
+        });
+    Ok(FoundImage {
+        manifest_digest,
+        layers: blobs.collect(),
+        config,
+    })
 }
 
 /// A single image may be for another machine, too.
@@ -167,5 +203,9 @@ pub(crate) fn check_architecture(origin: &str, found: &str) -> Result<(), Import
         return Ok(());
     }
     let (origin, found) = (origin.to_owned(), format!("linux/{found}"));
-    Err(ImportError::Platform { origin, wanted: architecture(), found })
+    Err(ImportError::Platform {
+        origin,
+        wanted: architecture(),
+        found,
+    })
 }

@@ -15,9 +15,18 @@ use std::io::{Cursor, Read};
 /// The patch for these layers, bottom to top; `None` if nothing is hidden.
 ///
 /// The root is left out: a sandbox's own writable layer decides about it.
-pub(crate) fn layer(ingest: &Ingest<'_>, layers: &[Ingested]) -> Result<Option<Ingested>, ImportError> {
-    let upper = layers.iter().skip(1).flat_map(|l| &l.record.implicit_directories);
-    let implied: BTreeSet<&str> = upper.map(String::as_str).filter(|p| !p.is_empty()).collect();
+pub(crate) fn layer(
+    ingest: &Ingest<'_>,
+    layers: &[Ingested],
+) -> Result<Option<Ingested>, ImportError> {
+    let upper = layers
+        .iter()
+        .skip(1)
+        .flat_map(|l| &l.record.implicit_directories);
+    let implied: BTreeSet<&str> = upper
+        .map(String::as_str)
+        .filter(|p| !p.is_empty())
+        .collect();
     if implied.is_empty() {
         return Ok(None);
     }
@@ -59,12 +68,16 @@ fn tar(entries: &BTreeMap<String, Option<Described>>) -> Vec<u8> {
         header.set_entry_type(tar::EntryType::Directory);
         header.set_size(0);
         header.set_mode(0o755);
-        let mut records: Vec<(String, Vec<u8>)> = vec![("path".to_owned(), format!("{path}/").into_bytes())];
+        let mut records: Vec<(String, Vec<u8>)> =
+            vec![("path".to_owned(), format!("{path}/").into_bytes())];
         if let Some(Described { inode, xattrs, .. }) = described {
             header.set_mode(u32::from(inode.mode));
             records.push(("uid".to_owned(), inode.uid.to_string().into_bytes()));
             records.push(("gid".to_owned(), inode.gid.to_string().into_bytes()));
-            records.push(("mtime".to_owned(), time(inode.mtime, inode.mtime_nsec).into_bytes()));
+            records.push((
+                "mtime".to_owned(),
+                time(inode.mtime, inode.mtime_nsec).into_bytes(),
+            ));
             for (name, value) in xattrs {
                 let name = String::from_utf8_lossy(name);
                 if !name.contains("overlay.") {
@@ -72,7 +85,9 @@ fn tar(entries: &BTreeMap<String, Option<Described>>) -> Vec<u8> {
                 }
             }
         }
-        let records = records.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+        let records = records
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_slice()));
         tar.append_pax_extensions(records).expect(IN_MEMORY);
         header.set_cksum();
         tar.append(&header, &[][..]).expect(IN_MEMORY);

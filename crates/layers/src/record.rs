@@ -88,7 +88,9 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let head: Head = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if head.format != FORMAT {
         let found = head.format;
-        return Err(format!("its format is {found}, this program reads {FORMAT}"));
+        return Err(format!(
+            "its format is {found}, this program reads {FORMAT}"
+        ));
     }
     serde_json::from_slice(bytes).map_err(|e| e.to_string())
 }

@@ -42,7 +42,10 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Plain http is spoken with loopback hosts only.
-    pub(crate) fn new(reference: &Reference, credentials: &Credentials) -> Result<Self, ImportError> {
+    pub(crate) fn new(
+        reference: &Reference,
+        credentials: &Credentials,
+    ) -> Result<Self, ImportError> {
         let registry = reference.resolve_registry().to_owned();
         let protocol = match is_loopback(&registry) {
             true => ClientProtocol::HttpsExcept(vec![registry]),
@@ -55,7 +58,11 @@ impl Registry {
             ..ClientConfig::default()
         });
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(2).thread_name("registry").enable_all().build();
+        let runtime = runtime
+            .worker_threads(2)
+            .thread_name("registry")
+            .enable_all()
+            .build();
         Ok(Self {
             runtime: Some(runtime.map_err(|source| ImportError::Runtime { source })?),
             client,
@@ -76,19 +83,31 @@ impl Registry {
 
     fn failed(&self, what: impl Into<String>) -> impl FnOnce(OciDistributionError) -> ImportError {
         let (reference, what) = (self.reference.to_string(), what.into());
-        move |source| ImportError::Registry { reference, what, source: Box::new(source) }
+        move |source| ImportError::Registry {
+            reference,
+            what,
+            source: Box::new(source),
+        }
     }
 
     fn manifest_of(&self, reference: &Reference) -> Result<Vec<u8>, ImportError> {
-        let pulled = self.client.pull_manifest_raw(reference, &self.auth, &ACCEPTED);
-        let (bytes, _) = self.runtime().block_on(pulled).map_err(self.failed("the manifest"))?;
+        let pulled = self
+            .client
+            .pull_manifest_raw(reference, &self.auth, &ACCEPTED);
+        let (bytes, _) = self
+            .runtime()
+            .block_on(pulled)
+            .map_err(self.failed("the manifest"))?;
         Ok(bytes.to_vec())
     }
 
     /// A blob's bytes, unverified.
     fn blob(&self, digest: String, size: Option<u64>) -> Result<BlobReader, ImportError> {
         let what = format!("blob {digest}");
-        let descriptor = OciDescriptor { digest, ..OciDescriptor::default() };
+        let descriptor = OciDescriptor {
+            digest,
+            ..OciDescriptor::default()
+        };
         let opened = self.client.pull_blob_stream(&self.reference, &descriptor);
         let stream = self.runtime().block_on(opened).map_err(self.failed(what))?;
         let (sender, parts) = mpsc::channel(PARTS_MAX);
@@ -101,7 +120,12 @@ impl Registry {
                 }
             }
         }));
-        Ok(BlobReader { parts, part: Bytes::new(), received: 0, size })
+        Ok(BlobReader {
+            parts,
+            part: Bytes::new(),
+            received: 0,
+            size,
+        })
     }
 }
 
@@ -115,7 +139,11 @@ impl Drop for Registry {
 
 impl Documents for Registry {
     fn manifest(&self, descriptor: &Descriptor) -> Result<Vec<u8>, ImportError> {
-        self.manifest_of(&self.reference.clone_with_digest(descriptor.digest.to_string()))
+        self.manifest_of(
+            &self
+                .reference
+                .clone_with_digest(descriptor.digest.to_string()),
+        )
     }
 
     fn config(&self, descriptor: &Descriptor) -> Result<Vec<u8>, ImportError> {
@@ -155,7 +183,9 @@ impl Read for BlobReader {
                     self.part = part;
                 }
                 // Behind the last byte only the client's own digest check can fail; ours says more.
-                Some(Err(_)) if self.size.is_some_and(|size| self.received >= size) => return Ok(0),
+                Some(Err(_)) if self.size.is_some_and(|size| self.received >= size) => {
+                    return Ok(0);
+                }
                 Some(Err(e)) => return Err(e),
             }
         }
@@ -180,10 +210,22 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_spoken_to_in_plain_http() {
-        for yes in ["localhost", "localhost:5000", "127.0.0.1:1", "127.9.9.9", "[::1]:5000"] {
+        for yes in [
+            "localhost",
+            "localhost:5000",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:5000",
+        ] {
             assert!(is_loopback(yes), "{yes}");
         }
-        for no in ["localhost.example", "10.0.0.1:5000", "128.0.0.1", "[::2]", "example:127"] {
+        for no in [
+            "localhost.example",
+            "10.0.0.1:5000",
+            "128.0.0.1",
+            "[::2]",
+            "example:127",
+        ] {
             assert!(!is_loopback(no), "{no}");
         }
     }

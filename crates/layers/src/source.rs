@@ -42,7 +42,10 @@ impl FromStr for ImageSource {
     type Err = ImportError;
 
     fn from_str(text: &str) -> Result<Self, ImportError> {
-        let bad = |why: String| ImportError::Source { text: text.to_owned(), why };
+        let bad = |why: String| ImportError::Source {
+            text: text.to_owned(),
+            why,
+        };
         let local = |rest: &str| {
             let (path, tag) = match rest.split_once(':') {
                 Some((path, tag)) => (path, Some(tag.to_owned())),
@@ -64,9 +67,14 @@ impl FromStr for ImageSource {
         }
         let reference = text.strip_prefix("docker://").unwrap_or(text);
         if reference.contains("://") {
-            return Err(bad("its scheme is none of docker, oci, oci-archive, docker-archive".to_owned()));
+            return Err(bad(
+                "its scheme is none of docker, oci, oci-archive, docker-archive".to_owned(),
+            ));
         }
-        reference.parse().map(Self::Registry).map_err(|e: oci_client::ParseError| bad(e.to_string()))
+        reference
+            .parse()
+            .map(Self::Registry)
+            .map_err(|e: oci_client::ParseError| bad(e.to_string()))
     }
 }
 
@@ -116,19 +124,28 @@ pub(crate) trait Origin: Sync {
 
 impl ImageSource {
     /// Opens an origin on this machine; `None` for a registry.
-    pub(crate) fn open_local(&self, store: &crate::Store) -> Result<Option<Box<dyn Origin>>, ImportError> {
+    pub(crate) fn open_local(
+        &self,
+        store: &crate::Store,
+    ) -> Result<Option<Box<dyn Origin>>, ImportError> {
         let origin = self.to_string();
         Ok(match self {
             Self::Registry(_) => None,
             Self::OciDirectory { path, tag } => {
                 Some(Box::new(OciLayout::directory(path, tag.clone(), origin)))
             }
-            Self::OciArchive { path, tag } => {
-                Some(Box::new(OciLayout::archive(path, tag.clone(), origin, store)?))
-            }
-            Self::DockerArchive { path, tag } => {
-                Some(Box::new(DockerArchive::open(path, tag.clone(), origin, store)?))
-            }
+            Self::OciArchive { path, tag } => Some(Box::new(OciLayout::archive(
+                path,
+                tag.clone(),
+                origin,
+                store,
+            )?)),
+            Self::DockerArchive { path, tag } => Some(Box::new(DockerArchive::open(
+                path,
+                tag.clone(),
+                origin,
+                store,
+            )?)),
         })
     }
 }
@@ -157,7 +174,15 @@ mod tests {
 
     #[test]
     fn malformed_sources_are_named() {
-        for bad in ["", "oci:", "oci:x:", "docker-archive:", "ftp://x/y", "UPPER/case:", "a b"] {
+        for bad in [
+            "",
+            "oci:",
+            "oci:x:",
+            "docker-archive:",
+            "ftp://x/y",
+            "UPPER/case:",
+            "a b",
+        ] {
             let error = bad.parse::<ImageSource>().expect_err(bad).to_string();
             assert!(error.contains(&format!("{bad:?}")), "{error}");
         }

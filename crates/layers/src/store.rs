@@ -1,7 +1,7 @@
 //! The layer store: one file per layer, named by its digest, there whole or not at all.
 //!
-//! A layer is written as `.<pid>-<n>.tmp` in the same directory, synced, then renamed. Temps of processes
-//! that are gone are removed when the store is opened.
+//! A layer is written as `.<pid>-<n>.tmp` in the same directory, synced, then renamed. Its writer holds a
+//! lock on it meanwhile; temps without one are removed when the store is opened.
 
 use crate::error::{StoreError, is_full};
 use model::Digest;
@@ -67,11 +67,14 @@ impl Store {
             flights: Mutex::default(),
         };
         for name in store.names()? {
-            if let Some(pid) = name.strip_suffix(TEMP_SUFFIX).and_then(temp_owner) {
-                let path = directory.join(&name);
-                if !Path::new("/proc").join(pid).exists() {
-                    fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
-                }
+            if !name.ends_with(TEMP_SUFFIX) {
+                continue;
+            }
+            let path = directory.join(&name);
+            // Gone meanwhile is as good as removed.
+            let is_stale = File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
+            if is_stale {
+                fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
             }
         }
         Ok(store)
@@ -101,7 +104,9 @@ impl Store {
     pub fn list(&self) -> Result<BTreeSet<Digest>, StoreError> {
         let names = self.names()?;
         let hex = names.iter().filter_map(|name| name.strip_suffix(SUFFIX));
-        Ok(hex.filter_map(|hex| format!("sha256:{hex}").parse().ok()).collect())
+        Ok(hex
+            .filter_map(|hex| format!("sha256:{hex}").parse().ok())
+            .collect())
     }
 
     fn names(&self) -> Result<Vec<String>, StoreError> {
@@ -117,7 +122,10 @@ impl Store {
     pub fn open_layer(&self, layer: &Digest) -> Result<erofs::Image<File>, StoreError> {
         let path = self.path(layer);
         let file = File::open(&path).map_err(StoreError::io("open", &path))?;
-        let damaged = |source| StoreError::Damaged { layer: *layer, source };
+        let damaged = |source| StoreError::Damaged {
+            layer: *layer,
+            source,
+        };
         erofs::Image::open(file).map_err(damaged)
     }
 
@@ -125,7 +133,10 @@ impl Store {
     #[must_use]
     pub fn pin(&self, layer: Digest) -> Pin {
         *lock(&self.pins).entry(layer).or_default() += 1;
-        Pin { layer, pins: Arc::clone(&self.pins) }
+        Pin {
+            layer,
+            pins: Arc::clone(&self.pins),
+        }
     }
 
     /// Removes the layers that are neither in `keep` nor pinned; returns them.
@@ -165,7 +176,12 @@ impl Store {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(StoreError::io("make", &path))?;
-        Ok(Temp { file, path, is_kept: false })
+        file.lock().map_err(StoreError::io("lock", &path))?;
+        Ok(Temp {
+            file,
+            path,
+            is_kept: false,
+        })
     }
 
     /// An empty file without a name.
@@ -177,7 +193,9 @@ impl Store {
 
     /// Gives a finished temp its name; the same layer already there is as good.
     pub(crate) fn keep(&self, mut temp: Temp, layer: &Digest) -> Result<(), StoreError> {
-        temp.file.sync_all().map_err(StoreError::io("write", &temp.path))?;
+        temp.file
+            .sync_all()
+            .map_err(StoreError::io("write", &temp.path))?;
         let path = self.path(layer);
         sys::durable::rename(&temp.path, &path).map_err(StoreError::io("rename to", &path))?;
         temp.is_kept = true;
@@ -189,15 +207,13 @@ impl Store {
         let directory = self.directory.clone();
         match is_full(&source) {
             true => StoreError::DiskFull { directory },
-            false => StoreError::Io { action: "write a layer in", path: directory, source },
+            false => StoreError::Io {
+                action: "write a layer in",
+                path: directory,
+                source,
+            },
         }
     }
-}
-
-/// The process id in a temp's name without suffix.
-fn temp_owner(name: &str) -> Option<&str> {
-    let (pid, _) = name.strip_prefix('.')?.split_once('-')?;
-    pid.bytes().all(|b| b.is_ascii_digit()).then_some(pid)
 }
 
 /// A layer in the making; removed unless kept.
@@ -223,15 +239,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn temps_of_dead_processes_are_removed_and_those_of_living_ones_stay() {
+    fn temps_without_a_writer_are_removed_and_those_in_use_stay() {
         let dir = tempfile::tempdir().expect("dir");
         let store = Store::open(dir.path()).expect("opens");
         let living = store.temp().expect("temp");
-        // Process ids end below this number.
-        let dead = dir.path().join(".4194305-0.tmp");
-        File::create(&dead).expect("creates");
+        let stale = dir.path().join(".1-0.tmp");
+        drop(File::create(&stale).expect("creates"));
         drop(Store::open(dir.path()).expect("opens"));
-        assert!(!dead.exists() && living.path.exists());
+        assert!(!stale.exists() && living.path.exists());
         let path = living.path.clone();
         drop(living);
         assert!(!path.exists());
@@ -243,7 +258,9 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let layers = [1, 2, 3].map(|n| Digest::from_sha256([n; 32]));
         for layer in &layers {
-            store.keep(store.temp().expect("temp"), layer).expect("keeps");
+            store
+                .keep(store.temp().expect("temp"), layer)
+                .expect("keeps");
         }
         let pin = store.pin(layers[0]);
         let keep = BTreeSet::from([layers[1]]);
@@ -258,7 +275,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let store = Store::open(dir.path()).expect("opens");
         let error = store.write_error(std::io::ErrorKind::StorageFull.into());
-        assert!(error.to_string().contains(&dir.path().display().to_string()));
+        assert!(
+            error
+                .to_string()
+                .contains(&dir.path().display().to_string())
+        );
         assert_eq!(error.kind(), crate::ErrorKind::Exhausted);
     }
 }

@@ -39,6 +39,11 @@ impl Indices {
         true
     }
 
+    /// The numbers that are held.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = u32> {
+        self.taken.iter().copied()
+    }
+
     /// Gives a number back. Repeatable.
     pub(crate) fn give_back(&mut self, index: u32) {
         self.taken.remove(&index);

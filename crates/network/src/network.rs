@@ -271,6 +271,12 @@ impl Network {
         Ok(removed)
     }
 
+    /// [`Self::reap`] for all links that are neither connected nor adopted since [`Self::open`].
+    pub fn reap_unused(&self) -> Result<Vec<String>, ChangeError> {
+        let keep: Vec<u32> = lock(&self.indices).taken().collect();
+        self.reap(&keep)
+    }
+
     /// Removes the ruleset and puts the forwarding switch back, in the namespace of [`Self::open`].
     ///
     /// A switch that was on already at the last `open` stays on.

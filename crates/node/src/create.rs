@@ -13,7 +13,7 @@ use crate::templates::ResolvedTemplate;
 use api::ErrorKind;
 use jiff::Timestamp;
 use model::attach::{AttachFile, AttachRequest, Confinement, Init};
-use model::{Cause, TemplateRef};
+use model::{Cause, Digest, TemplateRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,11 +57,12 @@ impl Daemon {
         let template = self.catalog.take(&creation.template, Timestamp::now())?;
         stages.end("admit");
         let template_id = template.id.clone();
+        let layers: Vec<Digest> = template.plan.layers().copied().collect();
         let made = self.claim_and_attach(creation, template, &mut stages);
         match &made {
             Ok(sandbox) => self.announce(sandbox, &stages),
             Err(_) => {
-                self.catalog.release(&template_id);
+                self.catalog.release(&template_id, &layers);
                 metrics::counter!("node_ends_total", "cause" => Cause::StartFailed.as_str())
                     .increment(1);
             }
@@ -118,9 +119,12 @@ impl Daemon {
     ) -> Result<Sandbox, ApiError> {
         let token = self.seed.envd_token(shell.id());
         let resources = template.plan.resources;
+        let layers = template.plan.layers().copied().collect();
+        let mut attached = shell.clone();
+        attached.record.internet = creation.internet.unwrap_or(true);
         let order = Order {
             request: self.request(shell, &creation, &template, &token),
-            internet: creation.internet.unwrap_or(true),
+            internet: attached.record.internet,
             plan: template.plan,
         };
         self.host.attach(shell, order)?;
@@ -129,13 +133,14 @@ impl Daemon {
             id: shell.id().clone(),
             template_id: template.id,
             alias: template.alias,
+            layers,
             metadata: creation.metadata,
             resources,
             internet: creation.internet,
             started_at,
         };
         let end_at = started_at + creation.timeout;
-        Ok(Sandbox::running(facts, token, shell.clone(), end_at))
+        Ok(Sandbox::running(facts, token, attached, end_at))
     }
 
     fn request(

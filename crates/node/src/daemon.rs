@@ -205,7 +205,8 @@ impl Daemon {
             };
             let sandbox = Sandbox::running(record.facts, record.token, shell, record.end_at);
             let sandbox = Arc::new(sandbox);
-            self.catalog.adopt(&sandbox.facts.template_id);
+            let facts = &sandbox.facts;
+            self.catalog.adopt(&facts.template_id, &facts.layers);
             self.registry.insert(&sandbox);
             tracing::info!(id = %sandbox.id(), "sandbox adopted");
             adopted.push(sandbox);

@@ -84,7 +84,8 @@ async fn remove(daemon: Arc<Daemon>, sandbox: Arc<Sandbox>) {
         }
     }
     drop(permit);
-    daemon.catalog.release(&sandbox.facts.template_id);
+    let facts = &sandbox.facts;
+    daemon.catalog.release(&facts.template_id, &facts.layers);
     sandbox.finish_end();
     daemon.registry.bury(&sandbox);
 }
@@ -120,7 +121,7 @@ async fn exited(sandbox: &Sandbox) {
     if let Err(error) = ready.await {
         let id = sandbox.id();
         tracing::error!(%id, %error, "cannot watch the sandbox; only its timeout ends it");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

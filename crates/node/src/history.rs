@@ -63,6 +63,7 @@ mod tests {
                     id: id.clone(),
                     template_id: "t".into(),
                     alias: None,
+                    layers: Vec::new(),
                     metadata: BTreeMap::new(),
                     resources: model::Resources::default(),
                     internet: None,

@@ -30,6 +30,8 @@ pub struct HostRecord {
     pub shell: isolation::ShellRecord,
     /// Index of its network.
     pub network_index: u32,
+    /// Whether it reaches the internet; a waiting shell does, the node notes otherwise when it attaches.
+    pub internet: bool,
 }
 
 /// What turns a waiting shell into a sandbox.

@@ -9,6 +9,7 @@ use crate::host::{Host, HostShell};
 use model::SandboxId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -37,6 +38,8 @@ pub(crate) struct Pool {
     /// Guards the queue; held for a push or a pop.
     waiting: Mutex<VecDeque<HostShell>>,
     low: Notify,
+    /// Set by the first shell.
+    proven: AtomicBool,
 }
 
 impl Pool {
@@ -47,6 +50,7 @@ impl Pool {
             bounds,
             waiting: Mutex::new(VecDeque::with_capacity(bounds.high)),
             low: Notify::new(),
+            proven: AtomicBool::new(false),
         }
     }
 
@@ -58,9 +62,9 @@ impl Pool {
         self.lock().len()
     }
 
-    /// Whether a claim now would find a shell, or never will.
+    /// Whether the machine has shown that it can make shells. An empty pool later is only slow.
     pub(crate) fn is_ready(&self) -> bool {
-        self.bounds.high == 0 || self.len() > 0
+        self.bounds.high == 0 || self.proven.load(Ordering::Relaxed)
     }
 
     pub(crate) fn new_id(&self) -> SandboxId {
@@ -140,6 +144,7 @@ impl Pool {
     fn make(&self) -> bool {
         match self.host.prepare_shell(&self.new_id()) {
             Ok(shell) => {
+                self.proven.store(true, Ordering::Relaxed);
                 let mut waiting = self.lock();
                 waiting.push_back(shell);
                 metrics::gauge!("node_pool_waiting").set(waiting.len() as f64);

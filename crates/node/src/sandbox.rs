@@ -4,7 +4,7 @@ use crate::host::HostShell;
 use crate::proxy::AgentLink;
 use crate::record::{Record, RecordError, Records};
 use jiff::Timestamp;
-use model::{Cause, Event, Resources, SandboxId, State};
+use model::{Cause, Digest, Event, Resources, SandboxId, State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) id: SandboxId,
     pub(crate) template_id: String,
     pub(crate) alias: Option<String>,
+    /// Layers of its root: they stay in the store while it lives.
+    pub(crate) layers: Vec<Digest>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) resources: Resources,
     /// As create said; `None` means yes.

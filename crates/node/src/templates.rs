@@ -3,10 +3,11 @@
 use api::ErrorKind;
 use api::warren::{NewAlias, PullProgress, PullRequest, TemplateInfo};
 use jiff::Timestamp;
-use model::{RootPlan, TemplateRef};
+use model::{Digest, RootPlan, TemplateRef};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A template, decided down to its layers.
 #[derive(Debug, Clone)]
@@ -55,17 +56,19 @@ pub trait Templates: Send + Sync + Debug {
     /// One template by name or id.
     fn inspect(&self, reference: &TemplateRef) -> Result<TemplateInfo, TemplateError>;
 
-    /// Deletes one template by name or id. The caller has made sure that nothing uses it.
-    fn delete(&self, reference: &TemplateRef) -> Result<(), TemplateError>;
+    /// Deletes one template by name or id; the caller has made sure that nothing uses it. `live` are the
+    /// layers that sandboxes use.
+    fn delete(&self, reference: &TemplateRef, live: &[Digest]) -> Result<(), TemplateError>;
 
     /// Gives a template a further name.
     fn alias(&self, alias: &NewAlias) -> Result<TemplateInfo, TemplateError>;
 
-    /// Imports an image. `progress` returns false when nobody waits any more: stop and leave nothing half-made.
+    /// Imports an image and names it. `progress` may be called from any thread and does not block. A pull
+    /// goes on when its client goes away: the next one finds the layers.
     fn pull(
         &self,
         request: &PullRequest,
-        progress: &mut dyn FnMut(PullProgress) -> bool,
+        progress: &(dyn Fn(PullProgress) + Sync),
     ) -> Result<TemplateInfo, TemplateError>;
 }
 
@@ -80,19 +83,51 @@ pub(crate) struct Use {
     pub(crate) last: Option<Timestamp>,
 }
 
-/// Counts the users of each template, so that none is deleted under a sandbox.
+/// What sandboxes use.
+#[derive(Debug, Default)]
+struct Users {
+    templates: HashMap<String, Use>,
+    layers: HashMap<Digest, usize>,
+}
+
+impl Users {
+    fn add(&mut self, template: &str, layers: &[Digest]) -> &mut Use {
+        for layer in layers {
+            *self.layers.entry(*layer).or_default() += 1;
+        }
+        let used = self.templates.entry(template.to_owned()).or_default();
+        used.live += 1;
+        used
+    }
+
+    fn remove(&mut self, template: &str, layers: &[Digest]) {
+        for layer in layers {
+            if let Entry::Occupied(mut entry) = self.layers.entry(*layer) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
+        }
+        if let Some(used) = self.templates.get_mut(template) {
+            used.live = used.live.saturating_sub(1);
+        }
+    }
+}
+
+/// Counts the users of each template and layer, so that none is deleted under a sandbox.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     templates: Arc<dyn Templates>,
     /// Guards counts; held while resolving and deleting, so that the two cannot cross. Never across await.
-    users: Mutex<HashMap<String, Use>>,
+    users: Mutex<Users>,
 }
 
 impl Catalog {
     pub(crate) fn new(templates: Arc<dyn Templates>) -> Self {
         Self {
             templates,
-            users: Mutex::new(HashMap::new()),
+            users: Mutex::default(),
         }
     }
 
@@ -100,7 +135,7 @@ impl Catalog {
         &self.templates
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Use>> {
+    fn lock(&self) -> MutexGuard<'_, Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,33 +147,31 @@ impl Catalog {
     ) -> Result<ResolvedTemplate, TemplateError> {
         let mut users = self.lock();
         let resolved = self.templates.resolve(reference)?;
-        let entry = users.entry(resolved.id.clone()).or_default();
-        entry.live += 1;
-        entry.spawned += 1;
-        entry.last = Some(now);
+        let layers: Vec<Digest> = resolved.plan.layers().copied().collect();
+        let used = users.add(&resolved.id, &layers);
+        used.spawned += 1;
+        used.last = Some(now);
         Ok(resolved)
     }
 
     /// Counts a user that an earlier node process had.
-    pub(crate) fn adopt(&self, id: &str) {
-        self.lock().entry(id.to_owned()).or_default().live += 1;
+    pub(crate) fn adopt(&self, id: &str, layers: &[Digest]) {
+        self.lock().add(id, layers);
     }
 
-    pub(crate) fn release(&self, id: &str) {
-        if let Some(entry) = self.lock().get_mut(id) {
-            entry.live = entry.live.saturating_sub(1);
-        }
+    pub(crate) fn release(&self, id: &str, layers: &[Digest]) {
+        self.lock().remove(id, layers);
     }
 
     pub(crate) fn usage(&self, id: &str) -> Use {
-        self.lock().get(id).copied().unwrap_or_default()
+        self.lock().templates.get(id).copied().unwrap_or_default()
     }
 
     /// Deletes a template that nothing uses.
     pub(crate) fn delete(&self, reference: &TemplateRef) -> Result<(), TemplateError> {
         let users = self.lock();
         let info = self.templates.inspect(reference)?;
-        let live = users.get(&info.template_id).map_or(0, |u| u.live);
+        let live = users.templates.get(&info.template_id).map_or(0, |u| u.live);
         if live > 0 {
             return Err(TemplateError {
                 kind: ErrorKind::Conflict,
@@ -148,6 +181,7 @@ impl Catalog {
                 source: None,
             });
         }
-        self.templates.delete(reference)
+        let layers: Vec<Digest> = users.layers.keys().copied().collect();
+        self.templates.delete(reference, &layers)
     }
 }

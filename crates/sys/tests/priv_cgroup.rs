@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use sys::cgroup::{Cgroups, Limits};
 
 /// The node's parent group of one test; gone with it.
@@ -46,7 +48,17 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for group in self.0.list().expect("list") {
-            self.0.remove(&group).expect("remove");
+            for pid in self.0.procs(&group).expect("procs") {
+                let pidfd = sys::process::pidfd(pid).expect("pidfd");
+                sys::process::kill(pidfd.as_fd()).expect("kill");
+                sys::process::wait_exit(pidfd.as_fd(), Duration::from_secs(5)).expect("wait");
+            }
+            // A process is counted until it is reaped, a moment after its end.
+            let removed = (0..100).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                self.0.remove(&group).is_ok()
+            });
+            assert!(removed, "group {group} stays");
         }
         self.0.close().expect("close");
     }
@@ -86,7 +98,7 @@ fn more_processes_than_the_limit_are_refused() {
     groups.0.create("one").expect("create");
     groups.0.set_limits("one", &SMALL).expect("limits");
     let script =
-        "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do sleep 5 & done; kill $(jobs -p)";
+        "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do sleep 3 & done; kill $(jobs -p)";
     let output = groups.run("one", script);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.to_lowercase().contains("fork"), "{text}");

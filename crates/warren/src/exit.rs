@@ -83,7 +83,7 @@ pub(crate) fn start_failure(error: &ConnectError) -> u8 {
         Code::InvalidArgument | Code::NotFound | Code::PermissionDenied => {}
         _ => return PLATFORM,
     }
-    if message.starts_with("cwd ") || message.contains("invalid username") {
+    if message.contains("cwd '") || message.contains("invalid username") {
         PLATFORM
     } else if says(&[
         "no such file",
@@ -148,6 +148,16 @@ mod tests {
             ),
             (Code::InvalidArgument, "exec /x: exec format error", 126),
             (Code::InvalidArgument, "cwd '/nope' does not exist", 125),
+            (
+                Code::InvalidArgument,
+                "error starting process: cwd '/x': Permission denied (os error 13)",
+                125,
+            ),
+            (
+                Code::InvalidArgument,
+                "error starting process: exec ./x: No such file or directory (os error 2)",
+                127,
+            ),
             (Code::Unavailable, "no such file", 125),
         ];
         for (code, message, want) in cases {

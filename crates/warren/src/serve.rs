@@ -26,9 +26,11 @@ pub(crate) fn serve(flags: ServeFlags) -> Result<ExitCode> {
     };
     let own = std::env::current_exe().context("find this program")?;
     let machine = Arc::new(Machine::open(&machine, &own)?);
-    let library = Library::open(&config.data_dir);
+    let library = Library::open(&config.data_dir, Arc::clone(&machine));
     let served = library.context("open templates").and_then(|library| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.context("start the async runtime")?;
         let served = runtime.block_on(run(&config, Arc::clone(&machine), Arc::new(library)));
         // Ends the worker threads, which hold the machine while they finish.
@@ -66,7 +68,10 @@ async fn run(config: &Config, machine: Arc<Machine>, library: Arc<Library>) -> R
         domain: config.domain.clone(),
         ..NodeConfig::new(config.data_dir.clone(), config.run_dir.clone())
     };
-    Node::start(config, machine, library, stop).await?.wait().await;
+    Node::start(config, machine, library, stop)
+        .await?
+        .wait()
+        .await;
     Ok(())
 }
 
@@ -74,5 +79,8 @@ async fn run(config: &Config, machine: Arc<Machine>, library: Arc<Library>) -> R
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }

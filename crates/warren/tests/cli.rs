@@ -35,7 +35,10 @@ fn no_server_is_125_and_says_what_to_do() {
         assert_eq!(output.status.code(), Some(125), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
         let text = stderr(&output);
-        assert!(text.contains("no server answers at http://127.0.0.1:1"), "{args:?}: {text}");
+        assert!(
+            text.contains("no server answers at http://127.0.0.1:1"),
+            "{args:?}: {text}"
+        );
     }
 }
 
@@ -51,7 +54,10 @@ fn help_and_version_are_answers_on_standard_output() {
     for args in [&["--help"][..], &["--version"], &["exec", "--help"]] {
         let output = warren(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+        assert!(
+            !output.stdout.is_empty() && output.stderr.is_empty(),
+            "{args:?}"
+        );
     }
 }
 
@@ -60,7 +66,10 @@ fn auth_without_a_key_names_the_file_and_the_variable() {
     let output = warren(&["auth"]);
     assert_eq!(output.status.code(), Some(125));
     let text = stderr(&output);
-    assert!(text.contains("/nonexistent/api-key") && text.contains("E2B_API_KEY"), "{text}");
+    assert!(
+        text.contains("/nonexistent/api-key") && text.contains("E2B_API_KEY"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -76,7 +85,9 @@ fn doctor_needs_no_server_and_agrees_with_its_own_report() {
     let output = warren(&["doctor", "-o", "json"]);
     let checks: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(!checks.is_empty());
-    let missing = checks.iter().any(|c| c["required"] == true && c["ok"] == false);
+    let missing = checks
+        .iter()
+        .any(|c| c["required"] == true && c["ok"] == false);
     assert_eq!(output.status.code(), Some(i32::from(missing)));
 }
 
@@ -85,5 +96,8 @@ fn serve_refuses_a_wrong_configuration_before_it_does_anything() {
     let output = warren(&["serve", "--subnet", "10.0.0.0/99", "--listen", "nowhere"]);
     assert_eq!(output.status.code(), Some(125));
     let text = stderr(&output);
-    assert!(text.contains("subnet: ") && text.contains("listen: "), "{text}");
+    assert!(
+        text.contains("subnet: ") && text.contains("listen: "),
+        "{text}"
+    );
 }

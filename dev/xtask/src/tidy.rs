@@ -5,6 +5,7 @@
 
 mod edges;
 mod mask;
+mod promises;
 mod size;
 mod words;
 
@@ -69,6 +70,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Violation>> {
         }
     }
     found.extend(edges::check(workspace.root())?);
+    found.extend(promises::check(workspace.root())?);
     found.sort();
     Ok(found)
 }

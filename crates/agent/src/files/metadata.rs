@@ -51,7 +51,8 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<BTreeMap<String, Strin
 
 /// Replaces all metadata of a file.
 pub(super) fn replace(file: &File, metadata: &BTreeMap<String, String>) -> io::Result<()> {
-    let names = list(|buffer| rustix::fs::flistxattr(file, buffer));
+    let size = rustix::fs::flistxattr_query(file);
+    let names = list(size, |buffer| rustix::fs::flistxattr(file, buffer));
     for name in names.iter().filter(|name| name.starts_with(XATTR_PREFIX)) {
         rustix::fs::fremovexattr(file, name.as_str())?;
     }
@@ -64,7 +65,8 @@ pub(super) fn replace(file: &File, metadata: &BTreeMap<String, String>) -> io::R
 
 /// The metadata of a path, links followed; empty where there are no extended attributes.
 pub(crate) fn read(path: &Path) -> BTreeMap<String, String> {
-    let names = list(|buffer| rustix::fs::listxattr(path, buffer));
+    let size = rustix::fs::listxattr_query(path);
+    let names = list(size, |buffer| rustix::fs::listxattr(path, buffer));
     let pairs = names.into_iter().filter_map(|name| {
         let key = name.strip_prefix(XATTR_PREFIX)?.to_owned();
         let mut value = vec![0; TOTAL_BYTES_MAX];
@@ -75,14 +77,18 @@ pub(crate) fn read(path: &Path) -> BTreeMap<String, String> {
     pairs.collect()
 }
 
-fn list(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Vec<String> {
-    // An empty buffer asks for the size; most files have no attributes.
-    let size = call(&mut []).unwrap_or(0);
-    if size == 0 {
-        return vec![];
-    }
-    let mut buffer = vec![0; size];
-    let length = call(&mut buffer).unwrap_or(0);
+/// Names of attributes, given their total size.
+fn list(
+    size: rustix::io::Result<usize>,
+    read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+) -> Vec<String> {
+    // Most files have none.
+    let mut buffer = vec![0; size.unwrap_or(0)];
+    let length = if buffer.is_empty() {
+        0
+    } else {
+        read(&mut buffer).unwrap_or(0)
+    };
     let names = buffer
         .get(..length)
         .unwrap_or_default()

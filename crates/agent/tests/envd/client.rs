@@ -42,6 +42,10 @@ impl Server {
     }
 
     pub(crate) async fn with(init: Init) -> Self {
+        Self::tracked(init, Cgroups::default()).await
+    }
+
+    pub(crate) async fn tracked(init: Init, cgroups: Cgroups) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -49,7 +53,7 @@ impl Server {
             sandbox_id: "itest".into(),
             template_id: "template".into(),
             init,
-            cgroups: Cgroups::default(),
+            cgroups,
             reaping: Reaping::Own,
         };
         tokio::spawn(async move { serve(listener, config).await.unwrap() });
@@ -130,6 +134,7 @@ impl Server {
         Events {
             body: response.into_body(),
             decoder: FrameDecoder::default(),
+            started: false,
         }
     }
 
@@ -162,6 +167,8 @@ pub(crate) fn request(method: Method, path: &str, body: impl Into<Bytes>) -> Req
 pub(crate) struct Events {
     body: Incoming,
     decoder: FrameDecoder,
+    /// Whether the start event has been taken.
+    started: bool,
 }
 
 /// Everything one stream said.
@@ -212,6 +219,7 @@ impl Events {
     }
 
     pub(crate) async fn pid(&mut self) -> u32 {
+        self.started = true;
         self.event()
             .await
             .start
@@ -222,7 +230,7 @@ impl Events {
     /// Reads to the end; fails unless the frames come in the order clients rely on.
     pub(crate) async fn outcome(mut self) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut events = 0;
+        let mut events = usize::from(self.started);
         while let Some(frame) = self.frame().await {
             let json = match frame {
                 Frame::Message(json) => json,

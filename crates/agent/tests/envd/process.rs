@@ -114,6 +114,71 @@ async fn a_kill_ends_children_too_and_is_told_from_an_exit() {
 }
 
 #[tokio::test]
+async fn with_a_cgroup_not_even_a_daemon_survives_the_deadline() {
+    // P7
+    let Some(cgroup) = TestCgroup::make() else {
+        eprintln!("SKIPPED: no cgroup can be made here");
+        return;
+    };
+    let track = Some(std::fs::File::open(&cgroup.0).unwrap().into());
+    let server = Server::tracked(
+        own_user(),
+        agent::Cgroups {
+            join: vec![],
+            track,
+        },
+    )
+    .await;
+    // A daemon: own session, parent gone, output elsewhere.
+    let script = "(setsid bash -c 'echo $$ >&2; exec sleep 983 >/dev/null 2>&1' &); sleep 984";
+    let outcome = server
+        .run_with(&[("connect-timeout-ms", "700")], script)
+        .await;
+    assert_eq!(outcome.error.unwrap().code, Code::DeadlineExceeded);
+    let daemon = String::from_utf8(outcome.stderr)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    assert_gone(daemon).await;
+    for _ in 0..100 {
+        if cgroup.children() == 0 {
+            return;
+        }
+        // The sweep follows the end of some child.
+        server.run("true").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} cgroups of commands are left", cgroup.children());
+}
+
+/// A freezer or unified cgroup, removed with the value.
+struct TestCgroup(std::path::PathBuf);
+
+impl TestCgroup {
+    fn make() -> Option<Self> {
+        let roots = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup"].map(Path::new);
+        let usable = roots
+            .iter()
+            .find(|root| root.join("cgroup.procs").exists())?;
+        let path = usable.join(format!("agent-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn children(&self) -> usize {
+        let entries = std::fs::read_dir(&self.0).unwrap().flatten();
+        entries.filter(|entry| entry.path().is_dir()).count()
+    }
+}
+
+impl Drop for TestCgroup {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
+
+#[tokio::test]
 async fn a_term_signal_reaches_the_program_alone() {
     let server = Server::start().await;
     let script = "trap 'echo got; exit 4' TERM; echo ready; while :; do sleep 0.01; done";
@@ -176,7 +241,7 @@ async fn a_program_that_cannot_be_run_is_the_callers_fault() {
 async fn a_missing_working_directory_is_named_before_anything_starts() {
     // P13
     let server = Server::start().await;
-    let mut start = async |cwd: &str| {
+    let start = async |cwd: &str| {
         let process = json!({"cmd": "/bin/pwd", "cwd": cwd});
         server.stream(START, &[], json!({"process": process})).await
     };

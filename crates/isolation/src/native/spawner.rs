@@ -103,13 +103,8 @@ fn enter_small_root() -> io::Result<()> {
     )?;
     // Any existing directory serves as mount point; it is visible in this namespace only.
     let at = Path::new("/tmp");
-    mount(
-        "warren",
-        at,
-        "tmpfs",
-        MountFlags::empty(),
-        Some(c"mode=755"),
-    )?;
+    let attr = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("tmpfs", at, "tmpfs", attr, Some(c"mode=755"))?;
     for dir in [
         "proc",
         "sys",

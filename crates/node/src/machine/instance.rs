@@ -50,7 +50,10 @@ mod tests {
     fn the_default_node_has_plain_names_and_others_have_their_own() {
         let default = Instance::of(Path::new(DEFAULT_RUN_DIR));
         assert_eq!(default.table, "warren");
-        let (a, b) = (Instance::of(Path::new("/run/a")), Instance::of(Path::new("/run/b")));
+        let (a, b) = (
+            Instance::of(Path::new("/run/a")),
+            Instance::of(Path::new("/run/b")),
+        );
         assert_ne!(a, b);
         assert_eq!(a, Instance::of(Path::new("/run/a")));
         assert_eq!(a.veth_prefix.len(), 6);

@@ -86,7 +86,9 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn close(&self) -> Result<(), CloseError> {
-        self.native.close().map_err(|e| failed_close("spawner", e))?;
+        self.native
+            .close()
+            .map_err(|e| failed_close("spawner", e))?;
         std::fs::remove_file(&self.spawner_socket).map_err(|e| failed_close("spawner's socket", e))
     }
 }
@@ -99,7 +101,8 @@ impl Machine {
         let instance = Instance::of(&config.run_dir);
         let sockets_dir = config.run_dir.join("sandboxes");
         for dir in [&config.data_dir, &config.run_dir, &sockets_dir] {
-            make_private_dir(dir).map_err(|e| step(format!("make directory {}", dir.display()), e))?;
+            make_private_dir(dir)
+                .map_err(|e| step(format!("make directory {}", dir.display()), e))?;
         }
         let lock = lock(&config.run_dir)?;
         let spawner_socket = spawner_socket(&config.run_dir);
@@ -109,7 +112,11 @@ impl Machine {
             cgroup_parent: instance.cgroup.clone(),
         });
         let native = Arc::new(native.map_err(|e| step("open isolation", e))?);
-        let held = Held { native, spawner_socket, _lock: lock };
+        let held = Held {
+            native,
+            spawner_socket,
+            _lock: lock,
+        };
         let opened = open_parts(config, instance);
         match opened {
             Ok((network, roots)) => Ok(Self::new(held, network, roots, sockets_dir)),
@@ -126,13 +133,18 @@ impl Machine {
 
 /// Serves as the parent of sandboxes; for a process of its own with a single thread.
 pub fn run_spawner(run_dir: &Path, agent: &Path) -> Result<(), SpawnerError> {
-    let config = SpawnerConfig { socket: spawner_socket(run_dir), agent: agent.to_owned() };
+    let config = SpawnerConfig {
+        socket: spawner_socket(run_dir),
+        agent: agent.to_owned(),
+    };
     isolation::native::run_spawner(&config)
 }
 
 fn open_parts(config: &MachineConfig, instance: Instance) -> Result<(Network, Roots), OpenError> {
     let (address, prefix) = config.subnet;
-    let subnet = Subnet::new(address, prefix).map_err(|e| step("read the subnet", e))?;
+    let subnet: Subnet = format!("{address}/{prefix}")
+        .parse()
+        .map_err(|e| step("read the subnet", e))?;
     let network = Network::open(NetworkConfig {
         table: instance.table,
         veth_prefix: instance.veth_prefix,
@@ -140,7 +152,10 @@ fn open_parts(config: &MachineConfig, instance: Instance) -> Result<(Network, Ro
         dns: config.dns.clone(),
     });
     let network = network.map_err(|e| step("open the network", e))?;
-    let roots = RootsConfig { data_dir: config.data_dir.clone(), run_dir: config.run_dir.clone() };
+    let roots = RootsConfig {
+        data_dir: config.data_dir.clone(),
+        run_dir: config.run_dir.clone(),
+    };
     match Roots::open(roots) {
         Ok(roots) => Ok((network, roots)),
         Err(e) => {
@@ -153,7 +168,10 @@ fn open_parts(config: &MachineConfig, instance: Instance) -> Result<(Network, Ro
 }
 
 fn step(step: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> OpenError {
-    OpenError::Step { step: step.into(), source: source.into() }
+    OpenError::Step {
+        step: step.into(),
+        source: source.into(),
+    }
 }
 
 fn spawner_socket(run_dir: &Path) -> PathBuf {
@@ -167,11 +185,18 @@ fn require_host() -> Result<(), OpenError> {
         .filter(|c| c.required && !c.ok)
         .map(|c| format!("{}: {}; {}", c.name, c.found, c.fix.unwrap_or_default()))
         .collect();
-    if missing.is_empty() { Ok(()) } else { Err(OpenError::Host { missing }) }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(OpenError::Host { missing })
+    }
 }
 
 fn make_private_dir(dir: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
 }
 
 /// Held for the life of the process; the kernel lets go of it however the process ends.
@@ -181,9 +206,9 @@ fn lock(run_dir: &Path) -> Result<File, OpenError> {
     let file = File::create(&path).map_err(|e| step(what(), e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            Err(OpenError::InUse { run_dir: run_dir.to_owned() })
-        }
+        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse {
+            run_dir: run_dir.to_owned(),
+        }),
         Err(std::fs::TryLockError::Error(e)) => Err(step(what(), e)),
     }
 }
@@ -193,13 +218,18 @@ fn start_spawner(config: &MachineConfig, program: &Path, socket: &Path) -> Resul
         return Ok(());
     }
     if !config.agent.is_file() {
-        return Err(OpenError::NoAgent { path: config.agent.clone() });
+        return Err(OpenError::NoAgent {
+            path: config.agent.clone(),
+        });
     }
     let mut command = Command::new(program);
     command.arg("spawner").arg("--run-dir").arg(&config.run_dir);
     command.arg("--agent").arg(&config.agent);
     // Its own process group: a Ctrl-C meant for the node must not end the parent of the sandboxes.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0);
     let mut child = command.spawn().map_err(|e| step("start the spawner", e))?;
     await_spawner(&mut child, socket)
 }

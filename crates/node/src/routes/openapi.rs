@@ -76,6 +76,7 @@ const OPEN: [&str; 5] = ["/health", "/livez", "/readyz", "/metrics", "/openapi.j
 
 fn rows() -> Vec<Row> {
     let mut rows = sandbox_rows();
+    rows.extend(life_rows());
     rows.extend(template_rows());
     rows.extend(vec![
         Row(
@@ -112,82 +113,34 @@ fn rows() -> Vec<Row> {
 
 fn sandbox_rows() -> Vec<Row> {
     let (new, sandbox) = (one::<NewSandbox>, one::<Sandbox>);
-    let (list, connect) = (many::<ListedSandbox>, "Extend and get its token");
+    let (list, all) = (many::<ListedSandbox>, "/v2/sandboxes");
+    let (v1, v2) = (
+        "Create, lives 15 s by default",
+        "Create, lives 300 s by default",
+    );
+    let (one_sandbox, detail) = ("/sandboxes/{id}", one::<SandboxDetail>());
     vec![
-        Row(
-            Post,
-            "/sandboxes",
-            "Create, lives 15 s by default",
-            new(),
-            201,
-            sandbox(),
-        ),
-        Row(
-            Post,
-            "/v2/sandboxes",
-            "Create, lives 300 s by default",
-            new(),
-            201,
-            sandbox(),
-        ),
+        Row(Post, "/sandboxes", v1, new(), 201, sandbox()),
+        Row(Post, all, v2, new(), 201, sandbox()),
         Row(Get, "/sandboxes", "List running", None, 200, list()),
-        Row(
-            Get,
-            "/v2/sandboxes",
-            "List by filter, in pages",
-            None,
-            200,
-            list(),
-        ),
-        Row(
-            Get,
-            "/sandboxes/{id}",
-            "Inspect",
-            None,
-            200,
-            one::<SandboxDetail>(),
-        ),
-        Row(Delete, "/sandboxes/{id}", "Kill", None, 204, None),
-        Row(
-            Post,
-            "/sandboxes/{id}/connect",
-            connect,
-            one::<ConnectSandboxV1>(),
-            200,
-            sandbox(),
-        ),
-        Row(
-            Post,
-            "/v2/sandboxes/{id}/connect",
-            connect,
-            one::<ConnectSandbox>(),
-            200,
-            sandbox(),
-        ),
-        Row(
-            Post,
-            "/sandboxes/{id}/timeout",
-            "Set its end",
-            one::<SetTimeout>(),
-            204,
-            None,
-        ),
-        Row(
-            Post,
-            "/sandboxes/{id}/refreshes",
-            "Extend",
-            one::<Refresh>(),
-            204,
-            None,
-        ),
-        Row(
-            Get,
-            "/warren/v1/sandboxes/{id}",
-            "Inspect, also after its end",
-            None,
-            200,
-            one::<SandboxInspect>(),
-        ),
+        Row(Get, all, "List by filter, in pages", None, 200, list()),
+        Row(Get, one_sandbox, "Inspect", None, 200, detail),
+        Row(Delete, one_sandbox, "Kill", None, 204, None),
+    ]
+}
+
+fn life_rows() -> Vec<Row> {
+    let (v1, v2) = ("/sandboxes/{id}/connect", "/v2/sandboxes/{id}/connect");
+    let (old, new) = (one::<ConnectSandboxV1>(), one::<ConnectSandbox>());
+    let (connect, sandbox) = ("Extend and get its token", one::<Sandbox>);
+    let (timeout, refresh) = ("/sandboxes/{id}/timeout", "/sandboxes/{id}/refreshes");
+    let (own, inspect) = ("/warren/v1/sandboxes/{id}", one::<SandboxInspect>());
+    vec![
+        Row(Post, v1, connect, old, 200, sandbox()),
+        Row(Post, v2, connect, new, 200, sandbox()),
+        Row(Post, timeout, "Set its end", one::<SetTimeout>(), 204, None),
+        Row(Post, refresh, "Extend", one::<Refresh>(), 204, None),
+        Row(Get, own, "Inspect, also after its end", None, 200, inspect),
     ]
 }
 

@@ -211,12 +211,10 @@ pub(super) async fn pull(
 }
 
 fn carry_out(templates: &dyn Templates, request: &PullRequest, lines: &mpsc::Sender<Bytes>) {
-    let send = |event: &PullEvent| {
-        let mut line = serde_json::to_vec(event).expect("events hold only text and numbers");
-        line.push(b'\n');
-        lines.blocking_send(line.into()).is_ok()
-    };
-    let pulled = templates.pull(request, &mut |step| send(&PullEvent::Progress(step)));
+    let pulled = templates.pull(request, &|step| {
+        // Progress is for people: what a slow reader has no room for is left out.
+        let _room = lines.try_send(line(&PullEvent::Progress(step)));
+    });
     let last = match pulled {
         Ok(template) => {
             tracing::info!(
@@ -233,5 +231,11 @@ fn carry_out(templates: &dyn Templates, request: &PullRequest, lines: &mpsc::Sen
         }
     };
     // A reader that went away has its answer: the connection.
-    let _heard = send(&last);
+    let _heard = lines.blocking_send(line(&last));
+}
+
+fn line(event: &PullEvent) -> Bytes {
+    let mut line = serde_json::to_vec(event).expect("events hold only text and numbers");
+    line.push(b'\n');
+    line.into()
 }

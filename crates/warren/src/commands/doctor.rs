@@ -6,10 +6,10 @@ use crate::output::{self, Format};
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
-use sys::host::Check;
+use node::HostCheck as Check;
 
 pub(super) fn run(global: &Global) -> Result<ExitCode> {
-    let checks = sys::host::report();
+    let checks = node::host_report();
     match global.output {
         Format::Json => output::json(&checks.iter().map(as_json).collect::<Vec<_>>())?,
         Format::Table if global.quiet => {

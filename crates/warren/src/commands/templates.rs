@@ -9,6 +9,7 @@ use api::warren::{TemplateInfo, TemplateLayer};
 use http::Method;
 
 const ROUTE: &str = "/warren/v1/templates";
+const DEFAULT_TAG: &str = ":default";
 
 pub(super) async fn run(client: &Client, global: &Global, command: TemplateCommand) -> Result<()> {
     match command {
@@ -21,8 +22,7 @@ pub(super) async fn run(client: &Client, global: &Global, command: TemplateComma
 async fn ls(client: &Client, global: &Global) -> Result<()> {
     let templates: Vec<TemplateInfo> = client.get(ROUTE).await?;
     if global.quiet {
-        let names = templates.iter().map(name);
-        return names.into_iter().try_for_each(output::line);
+        return templates.iter().flat_map(names).try_for_each(output::line);
     }
     match global.output {
         Format::Json => output::json(&templates),
@@ -33,14 +33,16 @@ async fn ls(client: &Client, global: &Global) -> Result<()> {
     }
 }
 
-/// What a user would write to mean it.
-fn name(template: &TemplateInfo) -> &str {
-    template.names.first().unwrap_or(&template.template_id)
+/// What a user would write to mean it: the tag that is meant without one is left out.
+fn names(template: &TemplateInfo) -> Vec<&str> {
+    let short = |name: &'_ String| name.strip_suffix(DEFAULT_TAG).map_or(name.len(), str::len);
+    let names = template.names.iter().map(|name| &name[..short(name)]);
+    names.collect()
 }
 
 fn row(template: &TemplateInfo) -> [String; 7] {
     [
-        template.names.join(","),
+        names(template).join(","),
         template.template_id.clone(),
         template.layers.len().to_string(),
         mebibytes(&template.layers),
@@ -55,10 +57,10 @@ fn mebibytes(layers: &[TemplateLayer]) -> String {
     format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
-async fn inspect(client: &Client, global: &Global, name_: &str) -> Result<()> {
-    let template: TemplateInfo = client.get(&format!("{ROUTE}/{}", segment(name_))).await?;
+async fn inspect(client: &Client, global: &Global, name: &str) -> Result<()> {
+    let template: TemplateInfo = client.get(&format!("{ROUTE}/{}", segment(name))).await?;
     if global.quiet {
-        return output::line(name(&template));
+        return output::line(&template.template_id);
     }
     if global.output == Format::Json {
         return output::json(&template);
@@ -66,7 +68,7 @@ async fn inspect(client: &Client, global: &Global, name_: &str) -> Result<()> {
     let env = template.env.iter().map(|(k, v)| format!("{k}={v}"));
     let mut rows = vec![
         ["id".to_owned(), template.template_id.clone()],
-        ["names".to_owned(), template.names.join(", ")],
+        ["names".to_owned(), names(&template).join(", ")],
         [
             "source".to_owned(),
             template.source.clone().unwrap_or_default(),
@@ -112,5 +114,15 @@ mod tests {
         };
         assert_eq!(mebibytes(&[]), "0 MiB");
         assert_eq!(mebibytes(&[layer(1), layer(1 << 20)]), "2 MiB");
+    }
+
+    #[test]
+    fn the_default_tag_is_left_out_of_names() {
+        let json = serde_json::json!({
+            "templateID": "t", "names": ["py:default", "py:v1"], "layers": [], "cpuCount": 1, "memoryMB": 1,
+            "diskSizeMB": 1, "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z",
+        });
+        let template: TemplateInfo = serde_json::from_value(json).expect("a template");
+        assert_eq!(names(&template), ["py", "py:v1"]);
     }
 }

@@ -1,6 +1,8 @@
-//! What a run of tests left on the machine: mounts, namespaces, cgroups, tables, processes, loop devices.
+//! What a run of tests left on the machine: mounts, namespaces, links, cgroups, tables, processes, loop devices.
 //!
 //! Compared with a snapshot from before, so that a node that was already running is no leftover.
+//! Mounts, links, tables and loop devices count whoever made them: tests start other programs, too. Processes
+//! and cgroups come and go on any machine, so of these only Warren's count.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +10,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Things of Warren's carry its name, or stand in a directory that does.
+/// Processes and cgroups of Warren's carry its name.
 const MARK: &str = "warren";
 /// The kernel takes down namespaces and loop devices after their last user is gone.
 const SETTLE: Duration = Duration::from_secs(5);
 const CGROUP_DEPTH_MAX: usize = 6;
 
-/// The names of everything of Warren's on this machine.
+/// The names of everything that may be left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot(BTreeSet<String>);
 
@@ -23,6 +25,7 @@ impl Snapshot {
         let mut found = BTreeSet::new();
         found.extend(mounts(&read("/proc/self/mountinfo")));
         found.extend(entries("/run/netns").map(|name| format!("netns {name}")));
+        found.extend(entries("/sys/class/net").map(|name| format!("link {name}")));
         cgroups(Path::new("/sys/fs/cgroup"), 0, &mut found);
         found.extend(tables());
         found.extend(processes());
@@ -60,8 +63,7 @@ fn entries(path: impl AsRef<Path>) -> impl Iterator<Item = String> {
 /// Field 5 of mountinfo is the mount point.
 fn mounts(mountinfo: &str) -> Vec<String> {
     let points = mountinfo.lines().filter_map(|l| l.split(' ').nth(4));
-    let ours = points.filter(|point| point.contains(MARK));
-    ours.map(|point| format!("mount {point}")).collect()
+    points.map(|point| format!("mount {point}")).collect()
 }
 
 fn cgroups(dir: &Path, depth: usize, found: &mut BTreeSet<String>) {
@@ -85,8 +87,7 @@ fn tables() -> Vec<String> {
         return Vec::new(); // no nft, no tables to see
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let ours = text.lines().filter(|line| line.contains(MARK));
-    ours.map(|line| format!("nft {line}")).collect()
+    text.lines().map(|line| format!("nft {line}")).collect()
 }
 
 fn processes() -> Vec<String> {
@@ -104,8 +105,7 @@ fn loop_devices() -> Vec<String> {
     loops
         .filter_map(|name| {
             let file = read(format!("/sys/block/{name}/loop/backing_file"));
-            let ours = file.contains(MARK);
-            ours.then(|| format!("loop device {name} {}", file.trim()))
+            (!file.is_empty()).then(|| format!("loop device {name} {}", file.trim()))
         })
         .collect()
 }
@@ -115,10 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_mounts_with_the_name_in_their_path_are_ours() {
+    fn mounts_are_told_by_their_mount_point() {
         let info =
             "1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / /run/warren/layers/x ro - erofs none ro\n";
-        assert_eq!(mounts(info), ["mount /run/warren/layers/x"]);
+        assert_eq!(mounts(info), ["mount /", "mount /run/warren/layers/x"]);
     }
 
     #[test]
