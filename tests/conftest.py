@@ -13,6 +13,13 @@ from registry import Registry
 SUBNET = "10.218.0.0/16"
 
 
+def pytest_sessionstart(session):
+    """One clear line in place of an error per test."""
+    missing = [name for name in ("WARREN_BIN", "WARREN_AGENT") if not os.path.exists(os.environ.get(name, ""))]
+    if missing and not session.config.option.collectonly:
+        pytest.exit(f"{' and '.join(missing)} must be paths of built binaries; run by tests/run_e2e.sh", 2)
+
+
 @pytest.fixture(scope="session")
 def nothing_remains():
     """Fails the run at its very end if anything that the servers made is still there."""

@@ -16,18 +16,7 @@ STOP_SECONDS = 30
 
 
 def binary():
-    return _required("WARREN_BIN")
-
-
-def agent():
-    return _required("WARREN_AGENT")
-
-
-def _required(name):
-    path = os.environ.get(name)
-    if not path or not os.path.exists(path):
-        raise RuntimeError(f"{name} must be the path of a built binary; run tests by `make test`")
-    return path
+    return os.environ["WARREN_BIN"]
 
 
 def free_port():
@@ -49,7 +38,7 @@ class Node:
         self.log_path = os.path.join(self.home, "log")
         self.command = [
             binary(), "serve", "--listen", f"127.0.0.1:{self.port}", "--data-dir", self.data_dir,
-            "--run-dir", self.run_dir, "--subnet", subnet, "--pool", str(pool), "--agent", agent(), *extra,
+            "--run-dir", self.run_dir, "--subnet", subnet, "--pool", str(pool), "--agent", os.environ["WARREN_AGENT"], *extra,
         ]
         self.process = None
 

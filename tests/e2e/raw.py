@@ -102,7 +102,7 @@ class Run:
     """The events of one process stream, joined."""
 
     def __init__(self, reply):
-        self.reply, self.stdout, self.stderr = reply, b"", b""
+        self.reply, stdout, stderr = reply, [], []
         self.pid = self.end = self.trailer = None
         self.order = []
         for flags, message in frames(reply.body) if reply.status == 200 else []:
@@ -113,9 +113,10 @@ class Run:
             self.order.append(next(iter(event)))
             self.pid = event.get("start", {}).get("pid", self.pid)
             data = event.get("data", {})
-            self.stdout += base64.b64decode(data.get("stdout", ""))
-            self.stderr += base64.b64decode(data.get("stderr", ""))
+            stdout.append(base64.b64decode(data.get("stdout", "")))
+            stderr.append(base64.b64decode(data.get("stderr", "")))
             self.end = event.get("end", self.end)
+        self.stdout, self.stderr = b"".join(stdout), b"".join(stderr)
 
     @property
     def exit_code(self):

@@ -192,7 +192,7 @@ impl Drop for Lab {
         }
         spawner.wait().expect("reap the spawner");
         reaped.expect("reap strays");
-        drop(closed);
+        closed.expect("close");
     }
 }
 

@@ -2,30 +2,26 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::Path;
 
 const SWITCH: &str = "/proc/sys/net/ipv4/ip_forward";
 
-/// How the switch stood when it was turned on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Before {
-    On,
-    Off,
-}
-
-/// Turns forwarding on in the calling thread's network namespace.
-pub(crate) fn turn_on() -> io::Result<Before> {
+/// Turns forwarding on in the calling thread's network namespace. `note` is a file that remembers, also
+/// over a crash, that it was off before.
+pub(crate) fn turn_on(note: &Path) -> io::Result<()> {
     if std::fs::read_to_string(SWITCH)?.trim() == "1" {
-        return Ok(Before::On);
+        return Ok(());
     }
-    put("1")?;
-    Ok(Before::Off)
+    sys::durable::write_volatile(note, b"0", 0o600)?;
+    put("1")
 }
 
-/// Puts the switch back.
-pub(crate) fn restore(before: Before) -> io::Result<()> {
-    match before {
-        Before::On => Ok(()),
-        Before::Off => put("0"),
+/// Puts the switch back if `note` says that it was off.
+pub(crate) fn restore(note: &Path) -> io::Result<()> {
+    match std::fs::remove_file(note) {
+        Ok(()) => put("0"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(sys::durable::named(e, note)),
     }
 }
 

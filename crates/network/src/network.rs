@@ -1,7 +1,7 @@
 //! The network of one node: opened once, then one link per sandbox.
 
 use crate::address::{Addresses, Subnet};
-use crate::forwarding::{self, Before};
+use crate::forwarding;
 use crate::indices::Indices;
 use crate::link;
 use crate::ruleset::{self, INTERNET, SANDBOXES};
@@ -11,6 +11,7 @@ use rustix::net::netlink::NETFILTER;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Device names have 15 characters at most; the rest is for the index.
@@ -27,6 +28,8 @@ pub struct NetworkConfig {
     pub subnet: Subnet,
     /// Resolvers that sandboxes may ask (port 53) even at a private address.
     pub dns: Vec<Ipv4Addr>,
+    /// File that remembers, also over a crash, that this node turned forwarding on.
+    pub forwarding_note: PathBuf,
 }
 
 /// The network could not be set up.
@@ -129,7 +132,6 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Network {
     config: NetworkConfig,
-    forwarding: Before,
     netns: OwnedFd,
     /// Never held together with `sets` or `indices`.
     routes: Mutex<Socket>,
@@ -153,12 +155,11 @@ impl Network {
         let (routes, sets) = (socket(None)?, socket(Some(NETFILTER))?);
         let netns = sys::netns::current().map_err(|source| OpenError::Socket { source })?;
         ruleset::load(&config)?;
-        let forwarding =
-            forwarding::turn_on().map_err(|source| OpenError::Forwarding { source })?;
+        forwarding::turn_on(&config.forwarding_note)
+            .map_err(|source| OpenError::Forwarding { source })?;
         Ok(Self {
             indices: Mutex::new(Indices::new(config.subnet.capacity())),
             config,
-            forwarding,
             netns,
             routes: Mutex::new(routes),
             sets: Mutex::new(sets),
@@ -279,12 +280,12 @@ impl Network {
 
     /// Removes the ruleset and puts the forwarding switch back, in the namespace of [`Self::open`].
     ///
-    /// A switch that was on already at the last `open` stays on.
+    /// A switch that this node did not turn stays on.
     pub fn close(self) -> Result<(), ChangeError> {
         set::delete_table(&mut lock(&self.sets), &self.config.table)
             .map_err(|e| self.refused_all(e))?;
-        let before = self.forwarding;
-        sys::netns::run_in(self.netns.as_fd(), || forwarding::restore(before)).map_err(|source| {
+        let note = &self.config.forwarding_note;
+        sys::netns::run_in(self.netns.as_fd(), || forwarding::restore(note)).map_err(|source| {
             self.refused_all(Refused {
                 step: "restore net.ipv4.ip_forward",
                 source,

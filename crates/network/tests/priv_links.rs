@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::Instant;
 use testkit::alone;
-use world::{Holder, OUTSIDE, World, eventually, open};
+use world::{Holder, OUTSIDE, World, eventually, note, open};
 
 const FLAGS: [&str; 2] = ["--net", "--mount"];
 
@@ -108,6 +108,7 @@ fn closing_leaves_no_table_and_the_switch_as_it_was() {
         .args(["add", "table", "ip", "foreign"])
         .status();
     assert!(added.expect("nft runs").success());
+    drop(open()); // As a node that was killed leaves it.
     let network = open();
     assert_eq!(switch().trim(), "1");
     assert!(rules().contains("warren_test"));
@@ -135,6 +136,7 @@ fn a_missing_process_is_an_error_that_names_the_link() {
 fn names_that_would_break_the_ruleset_are_refused() {
     let open = |table: &str, prefix: &str| {
         Network::open(NetworkConfig {
+            forwarding_note: note(),
             table: table.to_owned(),
             veth_prefix: prefix.to_owned(),
             subnet: "10.217.0.0/16".parse().expect("subnet"),

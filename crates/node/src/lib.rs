@@ -34,5 +34,5 @@ pub use keys::KeyError;
 pub use library::Library;
 pub use machine::{CloseError, Machine, MachineConfig, OpenError, run_spawner};
 pub use record::RecordError;
-pub use templates::{ResolvedTemplate, TemplateError, Templates};
 pub use sys::host::{Check as HostCheck, report as host_report};
+pub use templates::{ResolvedTemplate, TemplateError, Templates};

@@ -146,7 +146,9 @@ impl Templates for Library {
             }
             None => self.library.catalog().add_alias(&target, &name),
         };
-        record.map_err(|e| catalog(e, &target)).and_then(|record| self.info(&record))
+        record
+            .map_err(|e| catalog(e, &target))
+            .and_then(|record| self.info(&record))
     }
 
     fn pull(

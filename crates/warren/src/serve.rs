@@ -82,5 +82,6 @@ fn start_logging() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(crate::output::talks_to_a_terminal())
         .init();
 }

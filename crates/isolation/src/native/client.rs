@@ -64,13 +64,18 @@ impl Native {
     }
 
     /// Ends the spawner and removes the node's cgroup. All sandboxes must be gone.
+    ///
+    /// A spawner that is gone already is fine. Goes on after a failure; the first one is told.
     pub fn close(&self) -> io::Result<()> {
         let bytes = serde_json::to_vec(&Request::Quit).expect("a unit variant serialises");
         let spawner = self.spawner.lock().unwrap_or_else(PoisonError::into_inner);
-        sys::socket::send_packet(spawner.as_fd(), &bytes, &[])?;
+        let told = match sys::socket::send_packet(spawner.as_fd(), &bytes, &[]) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        };
         drop(spawner);
-        self.cgroups.remove(AGENTS)?;
-        self.cgroups.close()
+        let agents = self.cgroups.remove(AGENTS);
+        told.and(agents).and_then(|()| self.cgroups.close())
     }
 
     fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<(i32, Vec<OwnedFd>)> {

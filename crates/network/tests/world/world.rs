@@ -162,10 +162,16 @@ impl World {
 
 pub(crate) fn open() -> Network {
     Network::open(NetworkConfig {
+        forwarding_note: note(),
         table: "warren_test".to_owned(),
         veth_prefix: "wvt".to_owned(),
         subnet: "10.217.0.0/16".parse().expect("subnet"),
         dns: vec![RESOLVER.parse().expect("address")],
     })
     .expect("network opens")
+}
+
+/// Where a network of this process notes that it turned forwarding on.
+pub(crate) fn note() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("warren-forwarding-{}", std::process::id()))
 }

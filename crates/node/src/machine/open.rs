@@ -150,6 +150,7 @@ fn open_parts(config: &MachineConfig, instance: Instance) -> Result<(Network, Ro
         veth_prefix: instance.veth_prefix,
         subnet,
         dns: config.dns.clone(),
+        forwarding_note: config.run_dir.join("ip_forward"),
     });
     let network = network.map_err(|e| step("open the network", e))?;
     let roots = RootsConfig {

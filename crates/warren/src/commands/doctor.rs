@@ -4,9 +4,9 @@ use crate::cli::Global;
 use crate::exit;
 use crate::output::{self, Format};
 use anyhow::Result;
+use node::HostCheck as Check;
 use serde_json::json;
 use std::process::ExitCode;
-use node::HostCheck as Check;
 
 pub(super) fn run(global: &Global) -> Result<ExitCode> {
     let checks = node::host_report();

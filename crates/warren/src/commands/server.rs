@@ -38,14 +38,15 @@ pub(super) async fn version(global: &Global) -> Result<()> {
         return output::line(own);
     }
     let url = client::server_url(global.url.as_deref());
-    let client = Client::new(&url, None)?;
-    let server = client.get::<Version>("/warren/v1/version").await.ok();
+    let key = client::api_key(global.api_key.as_deref(), &config::data_dir_of_clients());
+    let client = Client::new(&url, key.as_deref())?;
+    let server = client.get::<Version>("/warren/v1/version").await;
     if global.output == Format::Json {
-        return output::json(&json!({ "client": own, "server": server }));
+        return output::json(&json!({ "client": own, "server": server.ok() }));
     }
     let server = match server {
-        Some(v) => format!("{} ({}, envd {})", v.version, v.arch, v.envd_version),
-        None => format!("none answers at {url}"),
+        Ok(v) => format!("{} ({}, envd {})", v.version, v.arch, v.envd_version),
+        Err(error) => format!("unknown: {error:#}"),
     };
     let rows = [["client", own], ["server", &server]].map(|row| row.map(str::to_owned));
     output::line(output::pairs(rows.to_vec()))

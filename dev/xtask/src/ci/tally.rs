@@ -47,7 +47,11 @@ impl fmt::Display for Tally {
 /// Reads the lines of one stage.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    summaries: Tally,
+    libtest: Tally,
+    pytest: Tally,
+    /// nextest runs each test as a libtest of its own and may show that one's summary, too: if nextest
+    /// summed up, libtest's figures are the same tests again.
+    nextest: Option<Tally>,
     /// Tests that said `SKIPPED:` and then returned; their runner counted them as passed.
     aloud: usize,
 }
@@ -59,26 +63,30 @@ impl Counter {
             self.aloud += 1;
         } else if let Some(rest) = line.strip_prefix("test result:") {
             // libtest: "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out"
-            self.summaries += count(rest, ';', &["ignored"]);
+            self.libtest += count(rest, ';', &["ignored"]);
         } else if let Some(rest) = summary_of_nextest(line) {
             // Its "skipped" are tests the filter left out: they run in another stage.
-            self.summaries += count(rest, ',', &[]);
+            *self.nextest.get_or_insert_default() += count(rest, ',', &[]);
         } else if is_summary_of_pytest(line) {
-            self.summaries += count(line.trim_matches('='), ',', &["skipped"]);
+            self.pytest += count(line.trim_matches('='), ',', &["skipped"]);
         }
     }
 
     pub(crate) fn join(&mut self, other: Self) {
-        self.summaries += other.summaries;
+        self.libtest += other.libtest;
+        self.pytest += other.pytest;
+        if let Some(tally) = other.nextest {
+            *self.nextest.get_or_insert_default() += tally;
+        }
         self.aloud += other.aloud;
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            passed: self.summaries.passed.saturating_sub(self.aloud),
-            failed: self.summaries.failed,
-            skipped: self.summaries.skipped + self.aloud,
-        }
+        let mut tally = self.nextest.unwrap_or(self.libtest);
+        tally += self.pytest;
+        tally.passed = tally.passed.saturating_sub(self.aloud);
+        tally.skipped += self.aloud;
+        tally
     }
 }
 
@@ -164,6 +172,15 @@ mod tests {
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
         ];
         assert_eq!(tally(&lines), "2 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn tests_shown_by_nextest_are_counted_once() {
+        let lines = [
+            "    test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 24 filtered out",
+            "     Summary [   0.181s] 25 tests run: 25 passed, 0 skipped",
+        ];
+        assert_eq!(tally(&lines), "25 passed, 0 failed, 0 skipped");
     }
 
     #[test]
