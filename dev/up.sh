@@ -9,7 +9,7 @@ run=${WARREN_RUN_DIR:-/run/warren}
 url=http://${WARREN_LISTEN:-127.0.0.1:9277}
 log=$data/serve.log
 root=()
-if [[ $(id -u) != 0 ]]; then root=(sudo --preserve-env=WARREN_DATA_DIR,WARREN_RUN_DIR,WARREN_LISTEN); fi
+if [[ $(id -u) != 0 ]]; then root=(sudo --preserve-env=WARREN_DATA_DIR,WARREN_RUN_DIR,WARREN_LISTEN,WARREN_SUBNET,WARREN_DNS,WARREN_POOL,WARREN_DOMAIN); fi
 
 ready() { curl -fsS --noproxy '*' --max-time 2 -o /dev/null "$url/readyz" 2>/dev/null; }
 

@@ -78,7 +78,7 @@ def registry(images):
     with Registry() as running:
         for tag in ["debian", "fixture"]:
             running.push(f"oci:{images}/images:{tag}", f"{tag}:v1")
-        for tag in ["tiny", "tiny-zstd", "tiny-plain", "edges", "probe"]:
+        for tag in ["tiny", "tiny-zstd", "tiny-plain", "edges", "cross-link", "probe"]:
             running.push(f"oci:{images}/small:{tag}", f"small:{tag}")
         running.push(f"oci:{images}/small:tiny-indexed", "small:tiny-indexed", "--all")
         yield running

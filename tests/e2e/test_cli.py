@@ -104,7 +104,11 @@ def test_ls_inspect_timeout_and_rm(node, started):
     assert node.cli("timeout", started, "10m").returncode == 0
     assert node.cli("rm", started).returncode == 0
     assert node.cli("rm", started).returncode == PLATFORM
-    assert node.cli("inspect", started).returncode == PLATFORM
+    # The end and its cause can be asked for afterwards.
+    ended = node.cli("inspect", started)
+    assert ended.returncode == 0 and "killed" in ended.stdout
+    unknown = node.cli("inspect", GONE)
+    assert unknown.returncode == PLATFORM and GONE in unknown.stderr
 
 
 def test_timeout_zero_ends_the_sandbox(node, started):

@@ -66,28 +66,36 @@ class Greeter:
 @pytest.fixture
 def outside():
     """A host on the outside, in a namespace of its own; yields its port. It greets with the caller's address."""
-    name = "wt" + uuid.uuid4().hex[:6]
-    ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
-    server = None
-    ip("netns", "add", name)
+    name = link_name()
+    greet = ("import socket, sys\nprint('up', flush=True)\nsys.stdin.readline()\ns = socket.create_server(('0.0.0.0', 7777))\n"
+             "print('listens', flush=True)\n"
+             "while True:\n link, peer = s.accept()\n link.sendall(peer[0].encode())\n link.close()\n")
+    server = subprocess.Popen(["unshare", "--net", "python3", "-c", greet], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        ip("link", "add", name, "type", "veth", "peer", "name", "out0", "netns", name)
+        assert server.stdout.readline() == b"up\n"
+        ip("link", "add", name, "type", "veth", "peer", "name", "out0", "netns", str(server.pid))
         ip("addr", "add", f"{OUR_SIDE}/30", "dev", name)
         ip("link", "set", name, "up")
-        for words in [("addr", "add", f"{OUTSIDE}/30", "dev", "out0"), ("link", "set", "out0", "up"),
-                      ("link", "set", "lo", "up")]:
-            ip("-n", name, *words)
-        greet = ("import socket\ns = socket.create_server(('0.0.0.0', 7777))\nprint('up', flush=True)\n"
-                 "while True:\n link, peer = s.accept()\n link.sendall(peer[0].encode())\n link.close()\n")
-        server = subprocess.Popen(["ip", "netns", "exec", name, "python3", "-c", greet], stdout=subprocess.PIPE)
-        assert server.stdout.readline() == b"up\n"
+        inside = ["nsenter", "--net", f"--target={server.pid}", "ip"]
+        for words in [("addr", "add", f"{OUTSIDE}/30", "dev", "out0"), ("link", "set", "out0", "up")]:
+            subprocess.run([*inside, *words], check=True)
+        server.stdin.write(b"go\n")
+        server.stdin.flush()
+        assert server.stdout.readline() == b"listens\n"
         yield 7777
     finally:
-        if server:
-            server.kill()
-            server.wait()
         subprocess.run(["ip", "link", "del", name], capture_output=True)
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        server.kill()
+        server.communicate()
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def link_name():
+    """Unlike any other on this machine; a link's name has 15 bytes."""
+    return "wt" + uuid.uuid4().hex[:8]
 
 
 def test_the_outside_is_reached_and_sees_this_machine(plane, outside):
@@ -135,11 +143,12 @@ def test_private_link_local_and_special_ranges_are_denied(plane, address):
 
 def test_a_denied_range_stays_denied_when_this_machine_could_route_it(plane):
     """A listener on a private address of this machine: without the rule the sandbox would reach it."""
-    name = "wt" + uuid.uuid4().hex[:6]
-    subprocess.run(["ip", "link", "add", name, "type", "dummy"], check=True)
+    name = link_name()
+    ip("link", "add", name, "type", "veth", "peer", "name", name + "p")
     try:
-        subprocess.run(["ip", "addr", "add", "192.168.213.1/32", "dev", name], check=True)
-        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        ip("addr", "add", "192.168.213.1/32", "dev", name)
+        for end in [name, name + "p"]:
+            ip("link", "set", end, "up")
         with Greeter() as greeter:
             with socket.create_connection(("192.168.213.1", greeter.port), 3) as link:
                 assert link.recv(20)

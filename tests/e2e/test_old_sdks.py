@@ -6,8 +6,9 @@ import venv
 
 import pytest
 
-# The last before the second generation of routes, one of the first with it, and one a year older.
-VERSIONS = ["2.45.1", "2.52.1", "2.2.0"]
+# The last before the second generation of routes, one of the first with it, and one of the first that can be
+# told the address of the sandboxes.
+VERSIONS = ["2.45.1", "2.52.1", "2.13.0"]
 
 
 def interpreter(version):

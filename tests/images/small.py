@@ -37,8 +37,19 @@ def _tiny(place):
     ]
 
 
+def _cross_link(place):
+    """A second layer that links to a file which only the first one holds."""
+    def lower(layer):
+        layer.directory("app")
+        layer.regular("app/linked", layers.noise(3, 10_000), mode=0o755)
+    def upper(layer):
+        layer.directory("app")
+        layer.hardlink("app/link", "app/linked", mode=0o755)
+    return [_tar(f"{place}/cross-0.tar", lower), _tar(f"{place}/cross-1.tar", upper)]
+
+
 def _edges(place):
-    """What a second layer may leave unsaid: parents, the file it links to, the order of whiteouts."""
+    """What a second layer may leave unsaid: the parents of its files, and the order of its markers."""
     def lower(layer):
         layer.directory("app")
         layer.regular(STATIC_BINARY, layers.static_binary("whoami.c"), mode=0o755)
@@ -48,7 +59,6 @@ def _edges(place):
         layer.regular("merged/old", "hidden by the upper layer")
         layer.directory("again")
         layer.regular("again/old", "hidden by the upper layer")
-        layer.regular("linked", layers.noise(3, 10_000), mode=0o755)
     def upper(layer):
         layer.regular("private/new", "its directory is not named in this layer")
         layer.regular("not/named/anywhere", "nor are these")
@@ -58,7 +68,6 @@ def _edges(place):
         layer.directory("again")
         layer.regular("again/new", "in the same layer as the whiteout")
         layer.whiteout("again")
-        layer.hardlink("link-across-layers", "linked", mode=0o755)
     return [_tar(f"{place}/edges-0.tar", lower), _tar(f"{place}/edges-1.tar", upper)]
 
 
@@ -74,7 +83,7 @@ def probe_root(layer):
 
 
 def build(place, tars):
-    """Writes the layout `small`: tags tiny, tiny-zstd, tiny-plain, tiny-indexed, edges, probe."""
+    """Writes the layout `small`: tags tiny, tiny-zstd, tiny-plain, tiny-indexed, edges, cross-link, probe."""
     images = layout.Layout(f"{place}/small")
     tiny, config = _tiny(tars), {"WorkingDir": "a/a", "Env": ["ONLY=this"]}
     images.image("tiny", [(tar, "gzip") for tar in tiny], config)
@@ -83,6 +92,7 @@ def build(place, tars):
     images.image("tiny-indexed", [(tar, "gzip") for tar in tiny], config, other_platform=True)
     probe = _tar(f"{tars}/probe.tar", probe_root)
     images.image("probe", [(probe, "gzip")], {"WorkingDir": "/"})
+    images.image("cross-link", [(tar, "gzip") for tar in _cross_link(tars)], {"WorkingDir": "/"})
     images.image("edges", [(tar, "gzip") for tar in _edges(tars)], {"WorkingDir": "/"})
 
 

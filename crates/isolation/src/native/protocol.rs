@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// Longest packet, bytes: the texts of errors are the longest part.
 pub(super) const PACKET_BYTES_MAX: usize = 64 * 1024;
-/// Most descriptors of one packet: listening socket and the cgroup files of v1.
-pub(super) const FDS_MAX: usize = 16;
+/// Most descriptors of one packet.
+pub(super) const FDS_MAX: usize = 2;
 
 /// What the node asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// Make a shell. Descriptors: the agent's listening socket, then `cgroup.procs` files to join.
+    /// Make a shell, in the spawner's own cgroup. Descriptor: the agent's listening socket.
     Spawn {
         /// Sandbox id; the name of the process in listings.
         id: String,

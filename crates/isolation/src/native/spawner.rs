@@ -205,13 +205,11 @@ impl Server {
     }
 
     fn spawn(&self, id: &str, mut fds: Vec<OwnedFd>) -> io::Result<(i32, Vec<OwnedFd>)> {
-        if fds.is_empty() {
+        let Some(socket) = fds.pop() else {
             return Err(io::Error::other(
                 "no listening socket came with the request",
             ));
-        }
-        let groups: Vec<File> = fds.split_off(1).into_iter().map(File::from).collect();
-        let socket = fds.remove(0);
+        };
         let (go_read, go_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (status_read, status_write) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -222,7 +220,7 @@ impl Server {
             drop(status.write_all(error.to_string().as_bytes()));
             1
         })?;
-        if let Err(e) = admit(child.pid, &groups, File::from(go_write)) {
+        if let Err(e) = admit(child.pid, File::from(go_write)) {
             sys::process::kill(child.pidfd.as_fd())?;
             return Err(e);
         }
@@ -230,8 +228,8 @@ impl Server {
     }
 }
 
-/// Gives the child its ids and its cgroup, then lets it go on.
-fn admit(pid: i32, groups: &[File], mut go: File) -> io::Result<()> {
+/// Gives the child its ids, then lets it go on.
+fn admit(pid: i32, mut go: File) -> io::Result<()> {
     let (base, size) = (model::USERNS_HOST_BASE, model::USERNS_SIZE);
     for map in ["uid_map", "gid_map"] {
         let path = PathBuf::from(format!("/proc/{pid}/{map}"));
@@ -240,9 +238,6 @@ fn admit(pid: i32, groups: &[File], mut go: File) -> io::Result<()> {
             .open(&path)
             .and_then(|mut f| f.write_all(format!("0 {base} {size}\n").as_bytes()))
             .map_err(|e| sys::durable::named(e, &path))?;
-    }
-    for mut group in groups {
-        group.write_all(pid.to_string().as_bytes())?;
     }
     go.write_all(b"g")
 }
