@@ -11,22 +11,32 @@ from raw import DataPlane
 # Stands for the internet: a public range, routed on this machine only to a namespace of the test's own.
 OUTSIDE, OUR_SIDE = "11.22.33.2", "11.22.33.1"
 DENIED = ["169.254.169.254", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "127.0.0.1", "0.0.0.0", "224.0.0.1"]
+# Dials all at once: a refused packet is often dropped, and each then takes its whole time.
 DIAL = """
-import socket, sys
-try:
-    link = socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)
-    link.settimeout(3)
-    print("reached", link.recv(100).decode())
-except OSError as error:
-    print("no", error)
+import concurrent.futures, socket, sys
+def dial(target):
+    address, port = target.rsplit(":", 1)
+    try:
+        link = socket.create_connection((address, int(port)), 3)
+        link.settimeout(3)
+        return "reached " + link.recv(100).decode()
+    except OSError as error:
+        return f"no {error}"
+with concurrent.futures.ThreadPoolExecutor(64) as pool:
+    print("\\n".join(pool.map(dial, sys.argv[1:])))
 """
 
 
-def dial(plane, address, port, user="user"):
-    """What the sandbox gets when it connects: `reached <greeting>` or `no <error>`."""
-    run = plane.run("/usr/bin/python3", "-c", DIAL, address, str(port), user=user, timeout_ms=20_000)
+def dial_all(plane, targets, user="user"):
+    """What the sandbox gets from each `address:port`: `reached <greeting>` or `no <error>`."""
+    run = plane.run("/usr/bin/python3", "-c", DIAL, *targets, user=user, timeout_ms=30_000)
     assert run.exit_code == 0, (run.stderr, run.reply)
-    return run.stdout.decode().strip()
+    return dict(zip(targets, run.stdout.decode().splitlines(), strict=True))
+
+
+def dial(plane, address, port, user="user"):
+    """The same for one."""
+    return next(iter(dial_all(plane, [f"{address}:{port}"], user).values()))
 
 
 def addresses(plane):
@@ -108,17 +118,16 @@ def test_nothing_on_this_machine_is_reached(plane, node):
         with socket.create_connection(("127.0.0.1", greeter.port), 3) as link:
             assert link.recv(10) == b"127.0.0.1"
         host = _addresses_of_this_machine() | {gateway}
-        for address in host:
-            for user in ["user", "root"]:
-                assert dial(plane, address, greeter.port, user).startswith("no"), address
-        for address in host | {"127.0.0.1"}:
-            assert dial(plane, address, node.port).startswith("no"), address
-    assert own not in host
+        targets = [f"{address}:{port}" for address in host | {"127.0.0.1"} for port in [greeter.port, node.port]]
+        for user in ["user", "root"]:
+            got = dial_all(plane, targets, user)
+            assert all(answer.startswith("no") for answer in got.values()), got
+        assert own not in host
 
 
 def _addresses_of_this_machine():
     listed = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
-    return {address for address in listed if "." in address and not address.startswith("10.218.")}
+    return {address for address in listed if "." in address}
 
 
 def test_another_sandbox_is_not_reached(plane, api):
@@ -136,9 +145,9 @@ def test_another_sandbox_is_not_reached(plane, api):
         api.kill(made)
 
 
-@pytest.mark.parametrize("address", DENIED)
-def test_private_link_local_and_special_ranges_are_denied(plane, address):
-    assert dial(plane, address, 80).startswith("no")
+def test_private_link_local_and_special_ranges_are_denied(plane):
+    got = dial_all(plane, [f"{address}:80" for address in DENIED])
+    assert all(answer.startswith("no") for answer in got.values()), got
 
 
 def test_a_denied_range_stays_denied_when_this_machine_could_route_it(plane):

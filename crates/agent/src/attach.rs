@@ -2,8 +2,8 @@
 //!
 //! Everything here happens before a second thread exists: what is locked down here holds for all threads.
 
-use crate::{Cgroups, Config, Reaping};
-use model::attach::{self, AttachFile, AttachReply, AttachRequest};
+use crate::{Cgroups, Config, Reaping, Waiting};
+use model::attach::{self, AttachFile, AttachReply, AttachRequest, Message, PrepareRequest};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::net::SocketFlags;
 use std::fs::{self, File};
@@ -39,7 +39,14 @@ fn at(step: impl Into<String>) -> impl FnOnce(io::Error) -> AttachError {
     move |cause| AttachError { step, cause }
 }
 
-/// Waits for the message, becomes the sandbox, answers. Returns what the server is made from.
+/// What is ready before the sandbox is claimed.
+struct Ready {
+    seccomp: Seccomp,
+    cgroups: Cgroups,
+    first: Option<Waiting>,
+}
+
+/// Waits for both messages, becomes the sandbox, answers. Returns what the server is made from.
 ///
 /// # Errors
 /// A step failed; the peer was told, and the process must end.
@@ -47,42 +54,88 @@ pub fn attach(inherited: Inherited) -> Result<(OwnedFd, Config), AttachError> {
     let Inherited { listener, mounts } = inherited;
     // Compiled while nobody waits.
     let seccomp = Seccomp::compile().map_err(at("compile the seccomp filter"))?;
-    let peer = rustix::net::accept_with(&listener, SocketFlags::CLOEXEC);
+    let ready = answer(&listener, |message, fds| match message {
+        Message::Prepare(request) => prepare(&request, fds, seccomp),
+        Message::Attach(_) => Err(out_of_turn("an attach before a prepare")),
+    })?;
+    let config = answer(&listener, |message, fds| match message {
+        Message::Attach(request) => enter(*request, fds, mounts, ready),
+        Message::Prepare(_) => Err(out_of_turn("a second prepare")),
+    })?;
+    Ok((listener, config))
+}
+
+fn out_of_turn(what: &str) -> AttachError {
+    at("read the message")(io::Error::other(format!("{what} is out of turn")))
+}
+
+/// Takes one message, does `work` for it, tells the peer how that went.
+fn answer<T>(
+    listener: &OwnedFd,
+    work: impl FnOnce(Message, Vec<OwnedFd>) -> Result<T, AttachError>,
+) -> Result<T, AttachError> {
+    let peer = rustix::net::accept_with(listener, SocketFlags::CLOEXEC);
     let peer = peer.map_err(|errno| at("accept the node")(errno.into()))?;
-    let become_sandbox = || -> Result<Config, AttachError> {
-        let (bytes, fds) =
-            sys::socket::recv_message(peer.as_fd(), attach::MESSAGE_BYTES_MAX, attach::FDS_MAX)
-                .map_err(at("receive the attach request"))?;
-        let request: AttachRequest = serde_json::from_slice(&bytes)
-            .map_err(|error| at("read the attach request")(io::Error::other(error)))?;
-        enter(request, fds, mounts, &seccomp)
-    };
-    let entered = become_sandbox();
-    let reply = match &entered {
+    let done = sys::socket::recv_message(peer.as_fd(), attach::MESSAGE_BYTES_MAX, attach::FDS_MAX)
+        .map_err(at("receive the message"))
+        .and_then(|(bytes, fds)| {
+            let message = serde_json::from_slice(&bytes)
+                .map_err(|error| at("read the message")(io::Error::other(error)))?;
+            work(message, fds)
+        });
+    let reply = match &done {
         Ok(_) => AttachReply::Ready,
         Err(AttachError { step, cause }) => AttachReply::Failed(format!("{step}: {cause}")),
     };
     let reply = serde_json::to_vec(&reply).expect("a reply is a word or a string");
     let sent = sys::socket::send_message(peer.as_fd(), &reply, &[]);
-    let config = entered?;
+    let value = done?;
     sent.map_err(at("answer the node"))?;
-    Ok((listener, config))
+    Ok(value)
+}
+
+/// Takes the cgroups and lets the first command's process enter them, which takes the kernel a while.
+fn prepare(
+    request: &PrepareRequest,
+    fds: Vec<OwnedFd>,
+    seccomp: Seccomp,
+) -> Result<Ready, AttachError> {
+    let expected = request.cgroup_join + usize::from(request.cgroup_track);
+    expect(expected, fds.len())?;
+    let mut fds = fds.into_iter();
+    let join = fds.by_ref().take(request.cgroup_join).collect();
+    let cgroups = Cgroups {
+        join,
+        track: fds.next(),
+    };
+    let first = Waiting::first(&cgroups, &seccomp).map_err(at("fork the first command"))?;
+    Ok(Ready {
+        seccomp,
+        cgroups,
+        first: Some(first),
+    })
+}
+
+fn expect(announced: usize, received: usize) -> Result<(), AttachError> {
+    if announced == received {
+        return Ok(());
+    }
+    let text = format!("{announced} descriptors announced, {received} received");
+    Err(at("sort the descriptors")(io::Error::other(text)))
 }
 
 fn enter(
     request: AttachRequest,
     fds: Vec<OwnedFd>,
     base_mounts: [OwnedFd; 3],
-    seccomp: &Seccomp,
+    ready: Ready,
 ) -> Result<Config, AttachError> {
-    let Received {
-        root,
-        extra,
-        cgroups,
-    } = Received::sort(&request, fds)?;
+    expect(1 + request.extra_mounts.len(), fds.len())?;
+    let mut fds = fds.into_iter();
+    let root = fds.next().expect("counted: there is at least one");
     let targets = ["/proc", "/dev", "/sys"].map(str::to_owned);
     let mut mounts: Vec<_> = targets.into_iter().zip(base_mounts).collect();
-    mounts.extend(request.extra_mounts.iter().cloned().zip(extra));
+    mounts.extend(request.extra_mounts.iter().cloned().zip(fds));
     sys::process::become_root(NewRoot {
         root,
         mounts,
@@ -108,44 +161,15 @@ fn enter(
         no_new_privs: confinement.no_new_privs,
         rlimits: confinement.rlimits,
     };
-    sys::confine::lock_down(seccomp, &confine).map_err(at("lock down"))?;
+    sys::confine::lock_down(&ready.seccomp, &confine).map_err(at("lock down"))?;
     Ok(Config {
         sandbox_id: request.sandbox_id,
         template_id: request.template_id,
         init: request.init,
-        cgroups,
+        cgroups: ready.cgroups,
         reaping: Reaping::All,
+        first: ready.first.map(|first| first.confined(confine)),
     })
-}
-
-/// The message's descriptors by what they are.
-struct Received {
-    root: OwnedFd,
-    extra: Vec<OwnedFd>,
-    cgroups: Cgroups,
-}
-
-impl Received {
-    fn sort(request: &AttachRequest, fds: Vec<OwnedFd>) -> Result<Self, AttachError> {
-        let mounts = request.extra_mounts.len();
-        let expected = 1 + mounts + request.cgroup_join + usize::from(request.cgroup_track);
-        let received = fds.len();
-        let mut fds = fds.into_iter();
-        let (true, Some(root)) = (received == expected, fds.next()) else {
-            let text = format!("{expected} descriptors announced, {received} received");
-            return Err(at("sort the descriptors")(io::Error::other(text)));
-        };
-        let extra = fds.by_ref().take(mounts).collect();
-        let join = fds.by_ref().take(request.cgroup_join).collect();
-        Ok(Self {
-            root,
-            extra,
-            cgroups: Cgroups {
-                join,
-                track: fds.next(),
-            },
-        })
-    }
 }
 
 /// Puts a file in place of whatever is there, never through a link.
@@ -193,22 +217,19 @@ mod tests {
 
     #[test]
     fn a_message_with_the_wrong_number_of_descriptors_is_refused() {
-        let request: AttachRequest = serde_json::from_value(serde_json::json!({
-            "sandbox_id": "i", "template_id": "t", "hostname": "h", "extra_mounts": ["/x"],
-            "files": [], "cgroup_join": 2, "cgroup_track": true,
-            "confinement": {"no_new_privs": false, "rlimits": []},
-            "init": {"image_env": [], "env": {}, "user": null, "workdir": null, "access_token": null},
-        }))
-        .unwrap();
-        let fds = |count: usize| {
-            (0..count)
-                .map(|_| File::open("/dev/null").unwrap().into())
-                .collect::<Vec<OwnedFd>>()
+        let request = PrepareRequest {
+            cgroup_join: 2,
+            cgroup_track: true,
         };
-        assert!(Received::sort(&request, fds(4)).is_err());
-        assert!(Received::sort(&request, fds(6)).is_err());
-        let sorted = Received::sort(&request, fds(5)).unwrap();
-        assert_eq!((sorted.extra.len(), sorted.cgroups.join.len()), (1, 2));
-        assert!(sorted.cgroups.track.is_some());
+        for count in [0, 2, 4] {
+            let fds = (0..count)
+                .map(|_| File::open("/dev/null").unwrap().into())
+                .collect();
+            let error = prepare(&request, fds, Seccomp::compile().unwrap())
+                .err()
+                .unwrap();
+            let text = format!("3 descriptors announced, {count} received");
+            assert_eq!(error.cause.to_string(), text);
+        }
     }
 }

@@ -24,11 +24,13 @@ mod serve;
 mod signature;
 mod tree;
 mod tunnel;
+mod waiting;
 
 pub use reaper::Reaping;
 pub use sandbox::{Config, Sandbox};
 pub use serve::serve;
 pub use tree::Cgroups;
+pub use waiting::Waiting;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -41,11 +41,26 @@ impl Reaper {
         &self,
         spawn: impl FnOnce() -> io::Result<Started>,
     ) -> io::Result<(Started, oneshot::Receiver<ExitStatus>)> {
+        self.watch_child(|| spawn().map(|started| (started.pid, started)))
+    }
+
+    /// [`Self::watch`] for children of other kinds: `fork` returns the process id and what goes with it.
+    pub(crate) fn watch_child<T>(
+        &self,
+        fork: impl FnOnce() -> io::Result<(i32, T)>,
+    ) -> io::Result<(T, oneshot::Receiver<ExitStatus>)> {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = crate::locked(&self.waiting);
-        let started = spawn()?;
-        waiting.insert(started.pid, sender);
-        Ok((started, receiver))
+        let (pid, child) = fork()?;
+        waiting.insert(pid, sender);
+        Ok((child, receiver))
+    }
+
+    /// How a child will have ended that was made before [`Self::run`] began.
+    pub(crate) fn expect(&self, pid: i32) -> oneshot::Receiver<ExitStatus> {
+        let (sender, receiver) = oneshot::channel();
+        crate::locked(&self.waiting).insert(pid, sender);
+        receiver
     }
 
     /// Collects for ever.

@@ -5,6 +5,7 @@ use crate::environment::Identity;
 use crate::process::Table;
 use crate::reaper::{Reaper, Reaping};
 use crate::tree::{Cgroups, Trees};
+use crate::waiting::{Line, Waiting};
 use model::attach::Init;
 use std::fs::File;
 use std::io;
@@ -23,6 +24,8 @@ pub struct Config {
     pub cgroups: Cgroups,
     /// Whose children are collected.
     pub reaping: Reaping,
+    /// The process of the first command, if it was forked ahead.
+    pub first: Option<Waiting>,
 }
 
 /// The state; shared by all connections.
@@ -34,6 +37,7 @@ pub struct Sandbox {
     pub(crate) processes: Table,
     pub(crate) reaper: Reaper,
     pub(crate) trees: Trees,
+    pub(crate) line: Line,
     /// Standard input of programs that shall have none.
     pub(crate) null: File,
 }
@@ -46,7 +50,9 @@ impl Sandbox {
             init,
             cgroups,
             reaping,
+            first,
         } = config;
+        let reaper = Reaper::new(reaping);
         Ok(Self {
             identity: Identity {
                 sandbox_id,
@@ -54,7 +60,8 @@ impl Sandbox {
             },
             init: Mutex::new(Arc::new(init)),
             processes: Table::default(),
-            reaper: Reaper::new(reaping),
+            line: Line::new(first, &reaper),
+            reaper,
             trees: Trees::new(cgroups),
             null: File::options().read(true).write(true).open("/dev/null")?,
         })

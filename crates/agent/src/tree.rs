@@ -52,21 +52,13 @@ pub(crate) struct CommandCgroup {
     procs: OwnedFd,
 }
 
-impl Trees {
-    pub(crate) fn new(cgroups: Cgroups) -> Self {
-        Self {
-            cgroups,
-            next: AtomicU64::new(1),
-            leftovers: Mutex::default(),
-        }
-    }
-
-    /// Makes the place for a new command's processes.
-    pub(crate) fn grow(&self) -> io::Result<Tree> {
-        let Some(track) = &self.cgroups.track else {
+impl Cgroups {
+    /// Makes the place for the processes of command number `number`.
+    pub(crate) fn grow(&self, number: u64) -> io::Result<Tree> {
+        let Some(track) = &self.track else {
             return Ok(Tree::Session);
         };
-        let name = format!("c{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let name = format!("c{number}");
         mkdirat(track, &name, Mode::from_raw_mode(0o755))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(track, &name, flags, Mode::empty())?;
@@ -81,12 +73,37 @@ impl Trees {
 
     /// What the child of a command enters.
     pub(crate) fn entrances<'a>(&'a self, tree: &'a Tree) -> Vec<BorrowedFd<'a>> {
-        let limits = self.cgroups.join.iter().map(AsFd::as_fd);
+        let limits = self.join.iter().map(AsFd::as_fd);
         let own = match tree {
             Tree::Cgroup(cgroup) => Some(cgroup.procs.as_fd()),
             Tree::Session => None,
         };
         limits.chain(own).collect()
+    }
+}
+
+impl Trees {
+    pub(crate) fn new(cgroups: Cgroups) -> Self {
+        Self {
+            cgroups,
+            next: AtomicU64::new(1),
+            leftovers: Mutex::default(),
+        }
+    }
+
+    /// Makes the place for a new command's processes.
+    pub(crate) fn grow(&self) -> io::Result<Tree> {
+        self.cgroups.grow(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What the child of a command enters.
+    pub(crate) fn entrances<'a>(&'a self, tree: &'a Tree) -> Vec<BorrowedFd<'a>> {
+        self.cgroups.entrances(tree)
+    }
+
+    /// Whether commands have cgroups to enter at all.
+    pub(crate) fn has_cgroups(&self) -> bool {
+        self.cgroups.track.is_some() || !self.cgroups.join.is_empty()
     }
 
     /// The command has ended: removes its cgroup, now or once it is empty.

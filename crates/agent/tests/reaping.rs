@@ -23,6 +23,7 @@ async fn orphans_do_not_stay_as_zombies() {
         init: client::own_user(),
         cgroups: Cgroups::default(),
         reaping: Reaping::All,
+        first: None,
     };
     tokio::spawn(async move { serve(listener, config).await.unwrap() });
     let server = client::Server::connect(directory).await;

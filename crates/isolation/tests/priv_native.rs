@@ -3,6 +3,8 @@
 //!
 //! Has no harness: the program runs itself again as the spawner. Prints what the standard harness prints.
 
+#![expect(clippy::print_stdout, reason = "speaks as the standard harness does")]
+
 use isolation::native::{Native, NativeConfig, SpawnerConfig, run_spawner, spawner_listens};
 use isolation::{Attach, AttachError, Backend, Shell, ShellSpec};
 use model::attach::{AttachFile, AttachRequest, Confinement, Init};
@@ -14,7 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use sys::mount::Attr;
 
-const TESTS: [(&str, fn(&Lab)); 7] = [
+type Test = (&'static str, fn(&Lab));
+
+const TESTS: [Test; 7] = [
     (
         "a_removed_shell_leaves_no_process_cgroup_or_socket",
         removal,
@@ -159,8 +163,6 @@ impl Lab {
             hostname: "box".to_owned(),
             extra_mounts: Vec::new(),
             files: vec![file],
-            cgroup_join: 0,
-            cgroup_track: false,
             confinement: Confinement {
                 no_new_privs: nnp,
                 rlimits: vec![(7, 512, 1024)],

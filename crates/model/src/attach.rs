@@ -1,12 +1,9 @@
-//! The one message that turns a waiting shell into a sandbox.
+//! The two messages that turn a waiting shell into a sandbox.
 //!
-//! Sent by the node on the first connection to the agent's socket: a `u32` little-endian length, then
-//! JSON, with file descriptors as ancillary data of the first byte. The agent answers in the same
-//! framing with [`AttachReply`] and closes the connection; later connections are HTTP/2.
-//!
-//! Descriptors, in this order: the root mount; one mount per [`AttachRequest::extra_mounts`];
-//! [`AttachRequest::cgroup_join`] open `cgroup.procs` files; if [`AttachRequest::cgroup_track`], one cgroup
-//! directory in which the agent makes a child per command.
+//! Sent by the node on the first two connections to the agent's socket: a `u32` little-endian length,
+//! then a [`Message`] as JSON, with file descriptors as ancillary data of the first byte. The agent answers
+//! in the same framing with [`AttachReply`] and closes the connection. First [`Message::Prepare`], when the
+//! shell is made, then [`Message::Attach`], when it is claimed; later connections are HTTP/2.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +21,31 @@ pub const FD_DEV: i32 = 5;
 /// Inherited detached mount tree that becomes `/sys`.
 pub const FD_SYS: i32 = 6;
 
+/// What the node tells a waiting agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// Get ready.
+    Prepare(PrepareRequest),
+    /// Become the sandbox.
+    Attach(Box<AttachRequest>),
+}
+
+/// Where commands will run, told ahead so that the first one can be prepared.
+///
+/// Descriptors: [`Self::cgroup_join`] open `cgroup.procs` files; if [`Self::cgroup_track`], one cgroup
+/// directory in which the agent makes a child per command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrepareRequest {
+    /// How many `cgroup.procs` descriptors there are.
+    pub cgroup_join: usize,
+    /// Whether a cgroup directory for command trees follows last.
+    pub cgroup_track: bool,
+}
+
 /// Everything the agent needs to become the sandbox.
+///
+/// Descriptors: the root mount; one mount per [`Self::extra_mounts`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachRequest {
     /// Sandbox id, also `E2B_SANDBOX_ID`.
@@ -37,10 +58,6 @@ pub struct AttachRequest {
     pub extra_mounts: Vec<String>,
     /// Files the node owns (hosts, resolv.conf, hostname); each replaces what is there, also a symlink.
     pub files: Vec<AttachFile>,
-    /// How many `cgroup.procs` descriptors follow the mounts.
-    pub cgroup_join: usize,
-    /// Whether a cgroup directory for command trees follows last.
-    pub cgroup_track: bool,
     /// What may be done inside.
     pub confinement: Confinement,
     /// Process defaults and tokens.

@@ -158,8 +158,6 @@ impl Daemon {
             files: self.files(&hostname),
             hostname,
             extra_mounts: Vec::new(),
-            cgroup_join: 0,
-            cgroup_track: false,
             confinement: Confinement {
                 no_new_privs: false,
                 rlimits: vec![open_files()],

@@ -4,6 +4,10 @@
 //! before the fork, because between fork and exec nothing may allocate or lock. The parent does not wait
 //! for the exec, which may sit in a slow filesystem; it reads how that went from [`Started::outcome`].
 
+mod standby;
+
+pub use standby::Standby;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use std::ffi::{CStr, CString, OsStr};
@@ -119,14 +123,26 @@ pub fn exec_outcome(bytes: &[u8]) -> Result<(), ExecError> {
 
 /// All a child touches between fork and exec. Pointers stay valid: the owners outlive the fork.
 struct Plan {
-    candidates: Vec<CString>,
+    candidates: Vec<*const libc::c_char>,
     argv: Vec<*const libc::c_char>,
     /// `/bin/sh`, a slot for the file, the arguments: for a script without `#!`, as execvp(3) does.
     script_argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
-    stdio: [RawFd; 3],
     cgroups: Vec<RawFd>,
+    stdio: [RawFd; 3],
     report: RawFd,
+}
+
+/// What a child becomes, as pointers to terminated arrays and strings.
+struct Target<'a> {
+    cwd: *const libc::c_char,
+    /// User, group, supplementary groups.
+    user: Option<(u32, u32, &'a [u32])>,
+    stdio: [RawFd; 3],
+    candidates: &'a [*const libc::c_char],
+    argv: &'a [*const libc::c_char],
+    script_argv: &'a mut [*const libc::c_char],
+    env: &'a [*const libc::c_char],
 }
 
 /// Starts the child.
@@ -157,8 +173,9 @@ pub fn spawn(spawn: &Spawn<'_>) -> io::Result<Started> {
     let argv = pointers(&spawn.argv);
     let mut script_argv = vec![c"/bin/sh".as_ptr(), ptr::null()];
     script_argv.extend(argv.iter().skip(1));
+    let candidates = candidates(program, &spawn.env);
     let mut plan = Plan {
-        candidates: candidates(program, &spawn.env),
+        candidates: candidates.iter().map(|c| c.as_ptr()).collect(),
         argv,
         script_argv,
         env: pointers(&spawn.env),
@@ -208,20 +225,46 @@ fn candidates(program: &CStr, env: &[CString]) -> Vec<CString> {
 /// # Safety
 /// Only in the child of a fork.
 unsafe fn child(spawn: &Spawn<'_>, plan: &mut Plan) -> ! {
+    let target = Target {
+        cwd: spawn.cwd.as_ptr(),
+        user: spawn
+            .credentials
+            .as_ref()
+            .map(|c| (c.uid, c.gid, c.groups.as_slice())),
+        stdio: plan.stdio,
+        candidates: &plan.candidates,
+        argv: &plan.argv,
+        script_argv: &mut plan.script_argv,
+        env: &plan.env,
+    };
     // SAFETY: plain system calls on the child's own state; pointers in `plan` are valid and terminated.
-    let failed = unsafe { run(spawn, plan) };
+    unsafe {
+        reset_signals();
+        let failed = match join_cgroups(&plan.cgroups) {
+            Ok(()) => become_program(target),
+            Err(error) => error,
+        };
+        give_up(plan.report, failed)
+    }
+}
+
+/// Reports why the program does not run, and ends.
+///
+/// # Safety
+/// Only in the child of a fork.
+unsafe fn give_up(report: RawFd, failed: ExecError) -> ! {
     let mut message = [0u8; 8];
     message[..4].copy_from_slice(&(failed.step as u32).to_ne_bytes());
     message[4..].copy_from_slice(&failed.errno.raw_os_error().to_ne_bytes());
     // SAFETY: writes from a local buffer; _exit never returns and runs no handlers of the parent's.
     unsafe {
-        libc::write(plan.report, message.as_ptr().cast(), message.len());
+        libc::write(report, message.as_ptr().cast(), message.len());
         libc::_exit(EXIT_NOT_EXECUTED)
     }
 }
 
 /// Becomes the program; returns only what prevented it.
-unsafe fn run(spawn: &Spawn<'_>, plan: &mut Plan) -> ExecError {
+unsafe fn become_program(target: Target<'_>) -> ExecError {
     let check = |step, result: libc::c_long| {
         if result < 0 {
             Err(ExecError {
@@ -234,17 +277,15 @@ unsafe fn run(spawn: &Spawn<'_>, plan: &mut Plan) -> ExecError {
     };
     // SAFETY: see the callers; each call gets descriptors and pointers that live until exec.
     let prepared = unsafe {
-        reset_signals();
         libc::setsid();
         libc::umask(0o022);
         libc::setpriority(libc::PRIO_PROCESS, 0, 0);
-        join_cgroups(&plan.cgroups)
-            .and_then(|()| attach_stdio(plan.stdio))
-            .and_then(|()| match &spawn.credentials {
-                Some(credentials) => become_user(credentials),
+        attach_stdio(target.stdio)
+            .and_then(|()| match target.user {
+                Some((uid, gid, groups)) => become_user(uid, gid, groups),
                 None => Ok(()),
             })
-            .and_then(|()| check(Step::Chdir, libc::chdir(spawn.cwd.as_ptr()).into()))
+            .and_then(|()| check(Step::Chdir, libc::chdir(target.cwd).into()))
     };
     if let Err(error) = prepared {
         return error;
@@ -259,23 +300,23 @@ unsafe fn run(spawn: &Spawn<'_>, plan: &mut Plan) -> ExecError {
         );
         ExecError {
             step: Step::Exec,
-            errno: execute(plan),
+            errno: execute(target),
         }
     }
 }
 
 /// Tries each candidate as execvp(3) does; returns why none ran.
-unsafe fn execute(plan: &mut Plan) -> Errno {
+unsafe fn execute(target: Target<'_>) -> Errno {
     let mut denied = false;
-    for path in &plan.candidates {
+    for path in target.candidates {
         // SAFETY: both arrays are null-terminated arrays of C strings that live in the caller.
-        unsafe { libc::execve(path.as_ptr(), plan.argv.as_ptr(), plan.env.as_ptr()) };
+        unsafe { libc::execve(*path, target.argv.as_ptr(), target.env.as_ptr()) };
         match last_errno() {
             Errno::NOENT | Errno::NOTDIR => {}
             Errno::ACCESS => denied = true,
             Errno::NOEXEC => {
-                plan.script_argv[1] = path.as_ptr();
-                let (argv, env) = (plan.script_argv.as_ptr(), plan.env.as_ptr());
+                target.script_argv[1] = *path;
+                let (argv, env) = (target.script_argv.as_ptr(), target.env.as_ptr());
                 // SAFETY: as above.
                 unsafe { libc::execve(c"/bin/sh".as_ptr(), argv, env) };
                 return Errno::NOEXEC;
@@ -346,13 +387,12 @@ unsafe fn attach_stdio(stdio: [RawFd; 3]) -> Result<(), ExecError> {
 }
 
 /// Raw calls: the C library's versions would signal threads that do not exist after a fork.
-unsafe fn become_user(credentials: &Credentials) -> Result<(), ExecError> {
-    let Credentials { uid, gid, groups } = credentials;
+unsafe fn become_user(uid: u32, gid: u32, groups: &[u32]) -> Result<(), ExecError> {
     // SAFETY: the pointer and length describe `groups`; the other calls take plain numbers.
     let failed = unsafe {
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) < 0
-            || libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) < 0
-            || libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) < 0
+            || libc::syscall(libc::SYS_setresgid, gid, gid, gid) < 0
+            || libc::syscall(libc::SYS_setresuid, uid, uid, uid) < 0
     };
     if failed {
         return Err(ExecError {

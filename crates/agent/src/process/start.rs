@@ -8,6 +8,7 @@ use crate::accounts::User;
 use crate::environment::{self, Command};
 use crate::sandbox::Sandbox;
 use crate::tree::Tree;
+use crate::waiting::Launched;
 use api::envd::process::{ProcessConfig, StartRequest};
 use api::envd::{Code, ConnectError};
 use rustix::fs::OFlags;
@@ -51,12 +52,12 @@ pub(super) async fn start(
     }
     let command = environment::command(&config, &user, &init, &sandbox.identity);
     let pipes = Pipes::new(request.stdin.unwrap_or(true)).map_err(|error| no_pipes(&error))?;
-    let tree = sandbox.trees.grow().map_err(|error| {
-        let text = format!("error making a cgroup for the process: {error}");
-        ConnectError::new(Code::ResourceExhausted, text)
-    })?;
-    let launched = launch(&sandbox, &user, &command, &cwd, &pipes, &tree).await;
-    let (pid, exit) = launched.inspect_err(|_| sandbox.trees.fell(&tree))?;
+    let launched = launch(&sandbox, &user, &command, &cwd, &pipes).await;
+    // Whatever became of this one, the next command shall find a process in waiting.
+    if let Err(error) = sandbox.line.refill(&sandbox.trees, &sandbox.reaper) {
+        tracing::warn!(%error, "fork the process of the next command");
+    }
+    let (pid, exit, tree) = launched?;
     let Pipes {
         input,
         stdout,
@@ -171,15 +172,14 @@ fn no_pipes(error: &io::Error) -> ConnectError {
     )
 }
 
-/// Forks, and waits until the program runs.
+/// Starts the program, in the process in waiting if there is one, and waits until it runs.
 async fn launch(
     sandbox: &Sandbox,
     user: &User,
     command: &Command,
     cwd: &str,
     pipes: &Pipes,
-    tree: &Tree,
-) -> Result<(u32, oneshot::Receiver<ExitStatus>), ConnectError> {
+) -> Result<(u32, oneshot::Receiver<ExitStatus>, Tree), ConnectError> {
     let null = sandbox.null.as_fd();
     let [stdin, stdout, stderr] = &pipes.theirs;
     let spawn = Spawn {
@@ -195,14 +195,18 @@ async fn launch(
         stdin: stdin.as_ref().map_or(null, AsFd::as_fd),
         stdout: stdout.as_ref().map_or(null, AsFd::as_fd),
         stderr: stderr.as_ref().map_or(null, AsFd::as_fd),
-        cgroups: sandbox.trees.entrances(tree),
+        cgroups: Vec::new(),
     };
-    let watched = sandbox.reaper.watch(|| sys::exec::spawn(&spawn));
-    let (Started { pid, outcome }, exit) = watched.map_err(|error| {
-        ConnectError::new(
-            Code::ResourceExhausted,
-            format!("error starting process: {error}"),
-        )
+    let launched = sandbox
+        .line
+        .launch(&spawn)
+        .and_then(|waiting| match waiting {
+            Some(launched) => Ok(launched),
+            None => fork_now(sandbox, spawn),
+        });
+    let (Started { pid, outcome }, exit, tree) = launched.map_err(|error| {
+        let text = format!("error starting process: {error}");
+        ConnectError::new(Code::ResourceExhausted, text)
     })?;
     let outcome = read_outcome(outcome).await.map_err(|error| {
         ConnectError::new(Code::Internal, format!("error starting process: {error}"))
@@ -210,10 +214,27 @@ async fn launch(
     if let Err(error) = outcome {
         // The reaper has collected the child once this resolves; nothing of it is left.
         exit.await.ok();
+        sandbox.trees.fell(&tree);
         return Err(not_started(&command.argv, cwd, error));
     }
     offer_to_oom_killer(pid);
-    Ok((rpc::pid(pid), exit))
+    Ok((rpc::pid(pid), exit, tree))
+}
+
+/// Forks a child for the program; it has to enter its cgroups first.
+fn fork_now(sandbox: &Sandbox, spawn: Spawn<'_>) -> io::Result<Launched> {
+    let tree = sandbox.trees.grow()?;
+    let spawn = Spawn {
+        cgroups: sandbox.trees.entrances(&tree),
+        ..spawn
+    };
+    match sandbox.reaper.watch(|| sys::exec::spawn(&spawn)) {
+        Ok((started, exit)) => Ok((started, exit, tree)),
+        Err(error) => {
+            sandbox.trees.fell(&tree);
+            Err(error)
+        }
+    }
 }
 
 /// Programs die of memory shortage before the server does. Best effort: it needs `/proc`. Done from here,

@@ -55,6 +55,7 @@ impl Server {
             init,
             cgroups,
             reaping: Reaping::Own,
+            first: None,
         };
         tokio::spawn(async move { serve(listener, config).await.unwrap() });
         Self::connect(directory).await

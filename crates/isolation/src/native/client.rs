@@ -5,7 +5,7 @@ use crate::backend::{
     Attach, AttachError, Backend, Capabilities, PrepareError, RemoveError, Shell, ShellRecord,
     ShellSpec, Usage,
 };
-use model::attach::{AttachReply, AttachRequest, MESSAGE_BYTES_MAX};
+use model::attach::{AttachReply, AttachRequest, MESSAGE_BYTES_MAX, Message, PrepareRequest};
 use model::{Resources, SandboxId, USERNS_HOST_BASE};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -133,20 +133,19 @@ impl Native {
             pidfd,
             socket: spec.socket.clone(),
         };
-        let mut text = String::new();
-        let read = File::from(status).read_to_string(&mut text);
-        match read {
-            Ok(0) => Ok(Arc::new(shell)),
-            Ok(_) => Err((format!("set up shell: {text}"), io::ErrorKind::Other.into())),
-            Err(e) => Err(("set up shell".to_owned(), e)),
+        await_exec(status)?;
+        match self.introduce(&shell) {
+            Ok(AttachReply::Ready) => Ok(Arc::new(shell)),
+            Ok(AttachReply::Failed(text)) => Err((
+                format!("prepare agent: {text}"),
+                io::ErrorKind::Other.into(),
+            )),
+            Err((what, e)) => Err((format!("prepare agent: {what}"), e)),
         }
     }
 
-    fn exchange(
-        &self,
-        shell: &Shell,
-        attach: Attach,
-    ) -> Result<AttachReply, (&'static str, io::Error)> {
+    /// Tells a fresh agent where commands will run.
+    fn introduce(&self, shell: &Shell) -> Result<AttachReply, (&'static str, io::Error)> {
         let id = shell.id.as_str();
         let joins = self
             .cgroups
@@ -156,31 +155,41 @@ impl Native {
             .cgroups
             .track_dir(id, USERNS_HOST_BASE)
             .map_err(|e| ("open cgroup", e))?;
-        let request = AttachRequest {
-            extra_mounts: attach
-                .extra_mounts
-                .iter()
-                .map(|m| m.target.clone())
-                .collect(),
+        let request = PrepareRequest {
             cgroup_join: joins.len(),
             cgroup_track: true,
-            ..attach.request
         };
-        let mut fds = vec![attach.root.as_fd()];
-        fds.extend(attach.extra_mounts.iter().map(|m| m.mount.as_fd()));
-        fds.extend(joins.iter().map(AsFd::as_fd));
+        let mut fds: Vec<_> = joins.iter().map(AsFd::as_fd).collect();
         fds.push(track.as_fd());
-        let stream = UnixStream::connect(&shell.socket).map_err(|e| ("connect to agent", e))?;
-        let limit = Some(ATTACH_LIMIT);
-        stream
-            .set_read_timeout(limit)
-            .map_err(|e| ("connect to agent", e))?;
-        let bytes = serde_json::to_vec(&request).map_err(|e| ("write message", e.into()))?;
-        sys::socket::send_message(stream.as_fd(), &bytes, &fds).map_err(|e| ("send message", e))?;
-        let (bytes, _) = sys::socket::recv_message(stream.as_fd(), MESSAGE_BYTES_MAX, 0)
-            .map_err(|e| ("receive answer", e))?;
-        serde_json::from_slice(&bytes).map_err(|e| ("read answer", e.into()))
+        exchange(shell, &Message::Prepare(request), &fds)
     }
+}
+
+/// Waits until the agent's program runs, or tells why it does not.
+fn await_exec(status: OwnedFd) -> Result<(), (String, io::Error)> {
+    let mut text = String::new();
+    match File::from(status).read_to_string(&mut text) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err((format!("set up shell: {text}"), io::ErrorKind::Other.into())),
+        Err(e) => Err(("set up shell".to_owned(), e)),
+    }
+}
+
+/// Sends one message to a waiting agent and takes its answer.
+fn exchange(
+    shell: &Shell,
+    message: &Message,
+    fds: &[BorrowedFd<'_>],
+) -> Result<AttachReply, (&'static str, io::Error)> {
+    let stream = UnixStream::connect(&shell.socket).map_err(|e| ("connect to agent", e))?;
+    stream
+        .set_read_timeout(Some(ATTACH_LIMIT))
+        .map_err(|e| ("connect to agent", e))?;
+    let bytes = serde_json::to_vec(message).map_err(|e| ("write message", e.into()))?;
+    sys::socket::send_message(stream.as_fd(), &bytes, fds).map_err(|e| ("send message", e))?;
+    let (bytes, _) = sys::socket::recv_message(stream.as_fd(), MESSAGE_BYTES_MAX, 0)
+        .map_err(|e| ("receive answer", e))?;
+    serde_json::from_slice(&bytes).map_err(|e| ("read answer", e.into()))
 }
 
 impl Backend for Native {
@@ -220,7 +229,17 @@ impl Backend for Native {
                     source,
                 })?;
         }
-        match self.exchange(shell, attach) {
+        let request = AttachRequest {
+            extra_mounts: attach
+                .extra_mounts
+                .iter()
+                .map(|m| m.target.clone())
+                .collect(),
+            ..attach.request
+        };
+        let mut fds = vec![attach.root.as_fd()];
+        fds.extend(attach.extra_mounts.iter().map(|m| m.mount.as_fd()));
+        match exchange(shell, &Message::Attach(Box::new(request)), &fds) {
             Ok(AttachReply::Ready) => Ok(()),
             Ok(AttachReply::Failed(message)) => Err(AttachError::Refused {
                 id: id.clone(),
