@@ -70,12 +70,16 @@ async fn connection(stream: UnixStream, sandbox: Arc<Sandbox>) {
 }
 
 /// Removes the cgroups of commands once their last process is gone.
-async fn sweep(sandbox: &Sandbox) {
+async fn sweep(sandbox: &Arc<Sandbox>) {
     loop {
         sandbox.reaper.reaped.notified().await;
         if sandbox.trees.has_leftovers() {
             tokio::time::sleep(SWEEP_PAUSE).await;
-            sandbox.trees.sweep();
+            let sandbox = Arc::clone(sandbox);
+            // A panic in it would be told by the next one.
+            tokio::task::spawn_blocking(move || sandbox.trees.sweep())
+                .await
+                .ok();
         }
     }
 }

@@ -106,18 +106,19 @@ impl Trees {
         self.cgroups.track.is_some() || !self.cgroups.join.is_empty()
     }
 
-    /// The command has ended: removes its cgroup, now or once it is empty.
+    /// The command has ended: its cgroup goes with the next sweep that finds it empty. Not here, because
+    /// the kernel's one lock of all cgroups may be held for milliseconds by somebody else on the host.
     pub(crate) fn fell(&self, tree: &Tree) {
-        if let Tree::Cgroup(cgroup) = tree
-            && !self.remove(cgroup)
-        {
+        if let Tree::Cgroup(cgroup) = tree {
             crate::locked(&self.leftovers).push(Arc::clone(cgroup));
         }
     }
 
-    /// Removes cgroups that have become empty since.
+    /// Removes cgroups that are empty. May block; the list is free meanwhile.
     pub(crate) fn sweep(&self) {
-        crate::locked(&self.leftovers).retain(|cgroup| !self.remove(cgroup));
+        let mut leftovers = std::mem::take(&mut *crate::locked(&self.leftovers));
+        leftovers.retain(|cgroup| !self.remove(cgroup));
+        crate::locked(&self.leftovers).append(&mut leftovers);
     }
 
     pub(crate) fn has_leftovers(&self) -> bool {

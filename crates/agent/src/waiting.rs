@@ -7,6 +7,7 @@ use crate::reaper::Reaper;
 use crate::tree::{Cgroups, Tree, Trees};
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use sys::confine::{Confine, Seccomp};
 use sys::exec::{ExitStatus, Spawn, Standby, Started};
 use tokio::sync::oneshot;
@@ -42,7 +43,11 @@ impl Waiting {
 
 /// At most one process in waiting.
 #[derive(Debug, Default)]
-pub(crate) struct Line(Mutex<Option<InLine>>);
+pub(crate) struct Line {
+    next: Mutex<Option<InLine>>,
+    /// Whether one is being forked.
+    refilling: AtomicBool,
+}
 
 #[derive(Debug)]
 struct InLine {
@@ -60,12 +65,15 @@ impl Line {
             let exit = reaper.expect(waiting.standby.pid);
             InLine { waiting, exit }
         });
-        Self(Mutex::new(in_line))
+        Self {
+            next: Mutex::new(in_line),
+            refilling: AtomicBool::new(false),
+        }
     }
 
     /// Starts a program in the waiting process; `None` if there is none or it cannot.
     pub(crate) fn launch(&self, spawn: &Spawn<'_>) -> io::Result<Option<Launched>> {
-        let Some(InLine { waiting, exit }) = crate::locked(&self.0).take() else {
+        let Some(InLine { waiting, exit }) = crate::locked(&self.next).take() else {
             return Ok(None);
         };
         let Waiting {
@@ -77,33 +85,38 @@ impl Line {
         Ok(started.map(|started| (started, exit, tree)))
     }
 
-    /// Forks the next one, if there is something to gain by it.
+    /// Forks the next one, if there is something to gain by it. May block for milliseconds in the kernel's
+    /// lock of cgroups, so not on the runtime's thread; holds no lock of ours meanwhile.
     pub(crate) fn refill(&self, trees: &Trees, reaper: &Reaper) -> io::Result<()> {
-        let mut line = crate::locked(&self.0);
-        if line.is_some() || !trees.has_cgroups() {
+        let wanted = trees.has_cgroups() && crate::locked(&self.next).is_none();
+        if !wanted || self.refilling.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let tree = trees.grow()?;
-        let forked = reaper.watch_child(|| {
-            let standby = Standby::fork(&trees.entrances(&tree), None)?;
-            Ok((standby.pid, standby))
-        });
-        match forked {
-            Ok((standby, exit)) => {
-                *line = Some(InLine {
-                    waiting: Waiting {
-                        standby,
-                        tree,
-                        confine: None,
-                    },
-                    exit,
-                });
-                Ok(())
-            }
-            Err(error) => {
-                trees.fell(&tree);
-                Err(error)
-            }
+        let forked = fork(trees, reaper);
+        self.refilling.store(false, Ordering::Release);
+        *crate::locked(&self.next) = Some(forked?);
+        Ok(())
+    }
+}
+
+fn fork(trees: &Trees, reaper: &Reaper) -> io::Result<InLine> {
+    let tree = trees.grow()?;
+    let forked = reaper.watch_child(|| {
+        let standby = Standby::fork(&trees.entrances(&tree), None)?;
+        Ok((standby.pid, standby))
+    });
+    match forked {
+        Ok((standby, exit)) => Ok(InLine {
+            waiting: Waiting {
+                standby,
+                tree,
+                confine: None,
+            },
+            exit,
+        }),
+        Err(error) => {
+            trees.fell(&tree);
+            Err(error)
         }
     }
 }

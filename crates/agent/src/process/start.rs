@@ -54,9 +54,12 @@ pub(super) async fn start(
     let pipes = Pipes::new(request.stdin.unwrap_or(true)).map_err(|error| no_pipes(&error))?;
     let launched = launch(&sandbox, &user, &command, &cwd, &pipes).await;
     // Whatever became of this one, the next command shall find a process in waiting.
-    if let Err(error) = sandbox.line.refill(&sandbox.trees, &sandbox.reaper) {
-        tracing::warn!(%error, "fork the process of the next command");
-    }
+    let next = Arc::clone(&sandbox);
+    drop(tokio::task::spawn_blocking(move || {
+        if let Err(error) = next.line.refill(&next.trees, &next.reaper) {
+            tracing::warn!(%error, "fork the process of the next command");
+        }
+    }));
     let (pid, exit, tree) = launched?;
     let Pipes {
         input,

@@ -108,6 +108,7 @@ pub(super) async fn supervise(sandbox: Arc<Sandbox>, process: Arc<Process>, foll
     };
     linger(&process, &mut sources, &mut buffer).await;
     sandbox.trees.fell(&process.tree);
+    sandbox.reaper.reaped.notify_one();
     sandbox.processes.retire(&process);
     // The reaper goes only with the whole server.
     let status = status.unwrap_or(ExitStatus::Signaled {
