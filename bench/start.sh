@@ -15,6 +15,7 @@ for tool in podman runc mmdebstrap; do
     command -v "$tool" >/dev/null || { echo "bench/start.sh: $tool is not installed (.ci/run installs it)" >&2; exit 1; }
 done
 
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/warren/target}"
 if [ -z "${WARREN_BIN:-}" ]; then
     dist=${WARREN_DIST:-$(cd "$root" && cargo xtask build)}
     WARREN_BIN=$dist/warren

@@ -128,12 +128,18 @@ async fn read_all(body: Incoming) -> Result<Bytes, ConnectError> {
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, ConnectError> {
-    serde_json::from_slice(json).map_err(|error| {
+    let unreadable = |why: &dyn std::fmt::Display| {
         ConnectError::new(
             Code::InvalidArgument,
-            format!("the message cannot be read: {error}"),
+            format!("the message cannot be read: {why}"),
         )
-    })
+    };
+    // serde would take an array for a structure with the fields in order.
+    let first = json.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_some_and(|byte| *byte != b'{') {
+        return Err(unreadable(&"it is no JSON object"));
+    }
+    serde_json::from_slice(json).map_err(|error| unreadable(&error))
 }
 
 #[expect(

@@ -1,7 +1,7 @@
 //! What tests of several crates share: needs that are declared, skips that are told, namespaces of their own.
 
 use std::io::Write;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Set in the process that [`alone`] starts.
 const MARK: &str = "WARREN_TEST_ALONE";
@@ -46,13 +46,20 @@ pub fn alone(test: &str, flags: &[&str]) -> bool {
         return false;
     }
     let program = std::env::current_exe().expect("the test binary has a path");
-    let status = Command::new("unshare")
+    let run = Command::new("unshare")
         .args(flags)
         .arg(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(MARK, "1")
-        .status()
+        // What it tells of skips goes on; its own count of tests would be taken for more tests.
+        .stderr(Stdio::inherit())
+        .output()
         .expect("unshare(1) starts");
-    assert!(status.success(), "{test} failed in its namespaces: {status}");
+    let told = String::from_utf8_lossy(&run.stdout);
+    assert!(
+        run.status.success(),
+        "{test} failed in its namespaces: {}\n{told}",
+        run.status
+    );
     false
 }

@@ -11,25 +11,22 @@ use crate::workspace::Workspace;
 use anyhow::Result;
 use leftovers::Snapshot;
 use stage::Outcome;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use tally::Tally;
 
-/// Tests that change the machine carry this word in their name and run after the others.
-const PRIVILEGED_PREFIX: &str = "priv_";
 const E2E_SCRIPT: &str = "tests/run_e2e.sh";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode> {
     let before = Snapshot::take();
     let mut total = Tally::default();
-    let nextest = has_nextest(workspace);
 
     for (name, args) in CHECKS {
         total += check(name, workspace.cargo(args));
     }
-    total += tests("unit tests", unit_tests(workspace, nextest));
+    // Before the tests: those of isolation run the agent that it makes.
     let dist = check("build", build(workspace));
     total += dist;
-    total += tests("privileged tests", privileged_tests(workspace, nextest));
+    total += tests("unit and integration tests", cargo_tests(workspace));
     total += end_to_end(workspace, dist.failed == 0);
     total += leftovers(&before);
 
@@ -64,37 +61,14 @@ fn build(workspace: &Workspace) -> Command {
     workspace.cargo(&["xtask", "build"])
 }
 
-fn unit_tests(workspace: &Workspace, nextest: bool) -> Command {
-    let mut command = workspace.cargo(&[]);
-    if nextest {
-        command.args(["nextest", "run", "--workspace", "--profile", "ci"]);
-        command.args(["--no-tests", "pass"]);
-        command.args(["-E", &format!("not test(/(^|::){PRIVILEGED_PREFIX}/)")]);
-    } else {
-        command.args(["test", "--workspace", "--no-fail-fast", "--"]);
-        command.args(["--show-output", "--skip", PRIVILEGED_PREFIX]);
-    }
-    command
-}
-
-fn privileged_tests(workspace: &Workspace, nextest: bool) -> Command {
-    let mut command = workspace.cargo(&[]);
-    if nextest {
-        command.args(["nextest", "run", "--workspace", "--profile", "ci"]);
-        command.args(["--no-tests", "pass"]);
-        command.args(["-E", &format!("test(/(^|::){PRIVILEGED_PREFIX}/)")]);
-    } else {
-        command.args(["test", "--workspace", "--no-fail-fast", "--"]);
-        command.args(["--show-output", "--test-threads", "1", PRIVILEGED_PREFIX]);
-    }
+/// Plain `cargo test`: the test of isolation has a harness of its own, which other runners do not know.
+fn cargo_tests(workspace: &Workspace) -> Command {
+    let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
+    // A skip is told by a test that passes; its output must be seen.
+    command.args(["--", "--show-output"]);
     command.env("WARREN_DIST", workspace.dist());
+    command.env("WARREN_AGENT", workspace.dist().join("warren-agent"));
     command
-}
-
-fn has_nextest(workspace: &Workspace) -> bool {
-    let mut probe = workspace.cargo(&["nextest", "--version"]);
-    probe.stdout(Stdio::null()).stderr(Stdio::null());
-    probe.status().is_ok_and(|status| status.success())
 }
 
 fn end_to_end(workspace: &Workspace, built: bool) -> Tally {

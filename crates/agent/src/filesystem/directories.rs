@@ -42,7 +42,8 @@ fn give(path: &Path, user: &User) -> io::Result<()> {
     Ok(())
 }
 
-/// Entries below `path`, by name, directories before what is in them; links are not followed.
+/// Entries below `path`, by name, directories before what is in them; links are not followed. What cannot
+/// be read below it (`/proc` is full of such) is left out; `path` itself must be readable.
 pub(super) fn walk(path: &str, depth: u32, accounts: &Accounts) -> io::Result<Vec<EntryInfo>> {
     let mut entries = Vec::new();
     let mut pending = vec![(path.to_owned(), 0)];
@@ -50,16 +51,17 @@ pub(super) fn walk(path: &str, depth: u32, accounts: &Accounts) -> io::Result<Ve
         let is_directory = if level == 0 {
             true
         } else {
-            let own = match fs::symlink_metadata(&path) {
-                // Removed while we walk.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                own => own?,
+            let Ok(own) = fs::symlink_metadata(&path) else {
+                continue;
             };
-            entries.push(entry::describe(&path, &own, accounts)?);
+            entries.extend(entry::describe(&path, &own, accounts));
             own.is_dir()
         };
         if is_directory && level < depth {
-            let names = names(&path)?.into_iter().rev();
+            let names = match names(&path) {
+                Err(error) if level == 0 => return Err(error),
+                names => names.unwrap_or_default().into_iter().rev(),
+            };
             let prefix = path.trim_end_matches('/');
             pending.extend(names.map(|name| (format!("{prefix}/{name}"), level + 1)));
         }

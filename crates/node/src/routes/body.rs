@@ -31,7 +31,8 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|e| {
         let path = e.path().to_string();
         match path.as_str() {
-            "." => ApiError::invalid(format!("request body: {}", e.inner())),
+            // The path is unknown where the text is no JSON at all.
+            "." | "?" => ApiError::invalid(format!("request body: {}", e.inner())),
             path => ApiError::invalid(format!("request body: field {path}: {}", e.inner())),
         }
     })?;
