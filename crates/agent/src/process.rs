@@ -89,7 +89,15 @@ impl Table {
     fn retire(&self, process: &Arc<Process>) {
         process.ended.store(true, Ordering::Release);
         let mut rows = crate::locked(&self.inner);
-        rows.running.remove(&process.pid);
+        // The kernel may have given the number out again while this one's output was awaited.
+        if rows
+            .running
+            .get(&process.pid)
+            .is_some_and(|row| Arc::ptr_eq(row, process))
+        {
+            rows.running.remove(&process.pid);
+        }
+        rows.ended.retain(|(since, _)| since.elapsed() < RETENTION);
         rows.ended.push_back((Instant::now(), Arc::clone(process)));
         while rows.ended.len() > ENDED_MAX {
             rows.ended.pop_front();

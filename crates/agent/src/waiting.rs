@@ -72,7 +72,7 @@ impl Line {
     }
 
     /// Starts a program in the waiting process; `None` if there is none or it cannot.
-    pub(crate) fn launch(&self, spawn: &Spawn<'_>) -> io::Result<Option<Launched>> {
+    pub(crate) fn launch(&self, spawn: &Spawn<'_>, trees: &Trees) -> io::Result<Option<Launched>> {
         let Some(InLine { waiting, exit }) = crate::locked(&self.next).take() else {
             return Ok(None);
         };
@@ -81,8 +81,13 @@ impl Line {
             tree,
             confine,
         } = waiting;
-        let started = standby.start(spawn, confine.as_ref())?;
-        Ok(started.map(|started| (started, exit, tree)))
+        match standby.start(spawn, confine.as_ref()) {
+            Ok(Some(started)) => Ok(Some((started, exit, tree))),
+            other => {
+                trees.fell(&tree);
+                other.map(|_| None)
+            }
+        }
     }
 
     /// Forks the next one, if there is something to gain by it. May block for milliseconds in the kernel's
@@ -92,10 +97,9 @@ impl Line {
         if !wanted || self.refilling.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let forked = fork(trees, reaper);
+        let forked = fork(trees, reaper).map(|next| *crate::locked(&self.next) = Some(next));
         self.refilling.store(false, Ordering::Release);
-        *crate::locked(&self.next) = Some(forked?);
-        Ok(())
+        forked
     }
 }
 

@@ -155,7 +155,13 @@ fn give(dir: &Path, owner: u32) -> io::Result<File> {
         std::os::unix::fs::chown(&path, Some(owner), Some(owner))
             .map_err(|e| crate::durable::named(e, &path))?;
     }
-    File::open(dir).map_err(|e| crate::durable::named(e, dir))
+    // A mount of its own, rooted at the directory: whoever holds the descriptor, also through a link in
+    // `/proc/self/fd`, cannot leave it by `..` for the host's tree.
+    let tree = crate::mount::clone_tree(dir, crate::mount::Depth::Single)?;
+    let flags =
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let inside = rustix::fs::openat(&tree, ".", flags, rustix::fs::Mode::empty())?;
+    Ok(File::from(inside))
 }
 
 fn list_dirs(dir: &Path) -> io::Result<Vec<String>> {

@@ -115,6 +115,7 @@ impl Seccomp {
         let mut denied: BTreeMap<i64, Vec<SeccompRule>> =
             DENIED.iter().map(|nr| (*nr, Vec::new())).collect();
         denied.insert(libc::SYS_clone, clone_rules()?);
+        denied.insert(libc::SYS_socket, socket_rules()?);
         // ENOSYS, not EPERM: the C library then falls back to clone, whose flags a filter can read.
         let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
         let eperm = SeccompAction::Errno(libc::EPERM.cast_unsigned());
@@ -155,6 +156,23 @@ impl Seccomp {
         }
         Ok(())
     }
+}
+
+/// Address families without a namespace: `AF_VSOCK` talks to the hypervisor, `AF_ALG` is attack surface
+/// that no program needs. As container engines' profiles have it.
+const SOCKET_FAMILIES: &[libc::c_int] = &[libc::AF_VSOCK, libc::AF_ALG];
+
+fn socket_rules() -> io::Result<Vec<SeccompRule>> {
+    SOCKET_FAMILIES
+        .iter()
+        .map(|family| {
+            let family = u64::from(family.cast_unsigned());
+            let condition =
+                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family)?;
+            SeccompRule::new(vec![condition])
+        })
+        .collect::<Result<_, _>>()
+        .map_err(io::Error::other)
 }
 
 fn clone_rules() -> io::Result<Vec<SeccompRule>> {

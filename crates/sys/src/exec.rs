@@ -241,7 +241,14 @@ unsafe fn child(spawn: &Spawn<'_>, plan: &mut Plan) -> ! {
     unsafe {
         reset_signals();
         let failed = match join_cgroups(&plan.cgroups) {
-            Ok(()) => become_program(target),
+            Ok(()) => {
+                // Before the working directory is entered: its path may lead through `/proc/self/fd`.
+                let [stdin, stdout, stderr] = plan.stdio;
+                let mut keep = [stdin, stdout, stderr, plan.report];
+                keep.sort_unstable();
+                close_all_but(&keep);
+                become_program(target)
+            }
             Err(error) => error,
         };
         give_up(plan.report, failed)
@@ -371,6 +378,22 @@ unsafe fn join_cgroups(cgroups: &[RawFd]) -> Result<(), ExecError> {
         }
     }
     Ok(())
+}
+
+/// Closes every descriptor above the standard ones but those in `keep`, which is sorted.
+unsafe fn close_all_but(keep: &[RawFd]) {
+    let close = |first: RawFd, last: libc::c_uint| {
+        // SAFETY: closes descriptors of this process only; an empty range is answered with EINVAL.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    };
+    let mut from = 3;
+    for fd in keep {
+        if *fd > from {
+            close(from, (*fd - 1).cast_unsigned());
+        }
+        from = from.max(*fd + 1);
+    }
+    close(from, libc::c_uint::MAX);
 }
 
 unsafe fn attach_stdio(stdio: [RawFd; 3]) -> Result<(), ExecError> {

@@ -126,9 +126,15 @@ pub fn reset_signals() -> io::Result<()> {
 }
 
 /// Replaces the calling process by the program behind `program`, handing over exactly the descriptors
-/// 0, 1, 2 and `inherit`, which become 3, 4, ... in order. Returns only on failure.
-pub fn exec_fd(program: BorrowedFd<'_>, name: &str, inherit: Vec<OwnedFd>) -> io::Error {
-    match place_and_exec(program, name, inherit) {
+/// 0, 1 and 2, which are `null` opened anew, and `inherit`, which become 3, 4, ... in order. Returns only
+/// on failure.
+pub fn exec_fd(
+    program: BorrowedFd<'_>,
+    name: &str,
+    null: &Path,
+    inherit: Vec<OwnedFd>,
+) -> io::Error {
+    match place_and_exec(program, name, null, inherit) {
         Ok(never) => match never {},
         Err(e) => e,
     }
@@ -137,8 +143,17 @@ pub fn exec_fd(program: BorrowedFd<'_>, name: &str, inherit: Vec<OwnedFd>) -> io
 fn place_and_exec(
     program: BorrowedFd<'_>,
     name: &str,
+    null: &Path,
     inherit: Vec<OwnedFd>,
 ) -> io::Result<std::convert::Infallible> {
+    // Standard descriptors of the host (its log!) could be reached through `/proc/self/fd` inside.
+    let null = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    for standard in 0..3 {
+        // SAFETY: plain numbers; what stood there is given up.
+        if unsafe { libc::dup2(null.as_raw_fd(), standard) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
     // First out of the way of the target numbers, close-on-exec, then down to them.
     let high = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 100);
     let program = high(program)?;

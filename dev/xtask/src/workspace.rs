@@ -12,9 +12,12 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace this program was built from; the target directory as cargo sees it.
+    /// The workspace that cargo runs this program for; the target directory as cargo sees it.
     pub(crate) fn find() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // Asked at run time: clones that share a target directory also share this program.
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .context("run xtask through cargo: `cargo xtask ...`")?;
+        let manifest = Path::new(&manifest);
         let root = manifest
             .ancestors()
             .nth(2)

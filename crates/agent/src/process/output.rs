@@ -8,11 +8,17 @@ use api::envd::process::EndEvent;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Output kept per process, bytes.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Output kept of all processes together; beyond it each keeps [`KEPT_BYTES_LEAST`] only.
+const ALL_KEPT_BYTES_MAX: usize = 32 << 20;
+const KEPT_BYTES_LEAST: usize = 16 << 10;
+/// What all keep at the moment.
+static ALL_KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Longest piece of output, bytes; as envd.
 pub(super) const CHUNK_BYTES_MAX: usize = 32 << 10;
 /// Pieces on their way to one reader: half a MiB.
@@ -95,6 +101,7 @@ impl Output {
     pub(super) fn forget(&self) {
         let mut inner = crate::locked(&self.inner);
         inner.kept.clear();
+        ALL_KEPT_BYTES.fetch_sub(inner.kept_bytes, Ordering::Relaxed);
         inner.kept_bytes = 0;
     }
 }
@@ -116,6 +123,12 @@ impl Inner {
 
     fn keep_bytes(&mut self, channel: Channel, bytes: &[u8]) {
         self.kept_bytes += bytes.len();
+        let all = ALL_KEPT_BYTES.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        let most = if all > ALL_KEPT_BYTES_MAX {
+            KEPT_BYTES_LEAST
+        } else {
+            KEPT_BYTES_MAX
+        };
         match self.kept.back_mut() {
             Some((last, kept))
                 if *last == channel && kept.len() + bytes.len() <= CHUNK_BYTES_MAX =>
@@ -124,12 +137,19 @@ impl Inner {
             }
             _ => self.kept.push_back((channel, bytes.to_vec())),
         }
-        while self.kept_bytes > KEPT_BYTES_MAX {
+        while self.kept_bytes > most {
             let Some((_, oldest)) = self.kept.pop_front() else {
                 break;
             };
             self.kept_bytes -= oldest.len();
+            ALL_KEPT_BYTES.fetch_sub(oldest.len(), Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        ALL_KEPT_BYTES.fetch_sub(self.kept_bytes, Ordering::Relaxed);
     }
 }
 

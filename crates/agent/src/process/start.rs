@@ -52,7 +52,7 @@ pub(super) async fn start(
     }
     let command = environment::command(&config, &user, &init, &sandbox.identity);
     let pipes = Pipes::new(request.stdin.unwrap_or(true)).map_err(|error| no_pipes(&error))?;
-    let launched = launch(&sandbox, &user, &command, &cwd, &pipes).await;
+    let launched = launch(&sandbox, &user, &command, &cwd, &pipes, deadline).await;
     // Whatever became of this one, the next command shall find a process in waiting.
     let next = Arc::clone(&sandbox);
     drop(tokio::task::spawn_blocking(move || {
@@ -182,6 +182,7 @@ async fn launch(
     command: &Command,
     cwd: &str,
     pipes: &Pipes,
+    deadline: Option<Duration>,
 ) -> Result<(u32, oneshot::Receiver<ExitStatus>, Tree), ConnectError> {
     let null = sandbox.null.as_fd();
     let [stdin, stdout, stderr] = &pipes.theirs;
@@ -202,7 +203,7 @@ async fn launch(
     };
     let launched = sandbox
         .line
-        .launch(&spawn)
+        .launch(&spawn, &sandbox.trees)
         .and_then(|waiting| match waiting {
             Some(launched) => Ok(launched),
             None => fork_now(sandbox, spawn),
@@ -211,7 +212,15 @@ async fn launch(
         let text = format!("error starting process: {error}");
         ConnectError::new(Code::ResourceExhausted, text)
     })?;
-    let outcome = read_outcome(outcome).await.map_err(|error| {
+    // Root inside can stop the process before it runs; the deadline holds for that, too.
+    let limit = deadline.unwrap_or(Duration::MAX);
+    let Ok(outcome) = tokio::time::timeout(limit, read_outcome(outcome)).await else {
+        tree.kill(rpc::pid(pid)).await;
+        sandbox.trees.fell(&tree);
+        let text = "the process did not start within its time";
+        return Err(ConnectError::new(Code::DeadlineExceeded, text));
+    };
+    let outcome = outcome.map_err(|error| {
         ConnectError::new(Code::Internal, format!("error starting process: {error}"))
     })?;
     if let Err(error) = outcome {

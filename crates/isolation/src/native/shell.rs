@@ -19,6 +19,9 @@ pub(super) const STAGE: &str = "/stage";
 /// Directory where the mount trees are built.
 pub(super) const BUILD: &str = "/build";
 
+/// Directory of the spawner's device nodes.
+const NODES_DIR: &str = "/nodes";
+
 /// Paths hidden from sandboxes: what runtimes mask by default (files by /dev/null, directories by an
 /// empty read-only tmpfs).
 const MASKED: [&str; 13] = [
@@ -87,7 +90,8 @@ pub(super) fn run(shared: &Shared, mut go: File, socket: OwnedFd, id: &str) -> i
             const { assert!(FD_LISTEN == 3 && FD_PROC == 4 && FD_DEV == 5 && FD_SYS == 6) };
             let fds = vec![socket, proc, dev, sys];
             let name = format!("{AGENT_NAME}{id}");
-            sys::process::exec_fd(shared.agent.as_fd(), &name, fds)
+            let null = Path::new(NODES_DIR).join("null");
+            sys::process::exec_fd(shared.agent.as_fd(), &name, &null, fds)
         }
         Err(e) => e,
     }
@@ -145,7 +149,7 @@ fn build_dev(dev: &Path) -> io::Result<()> {
         let path = dev.join(node);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         drop(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666))?);
-        mount_bind(Path::new("/nodes").join(node), &path)?;
+        mount_bind(Path::new(NODES_DIR).join(node), &path)?;
     }
     for (name, target) in LINKS {
         rustix::fs::symlinkat(target, CWD, dev.join(name))?;
@@ -173,7 +177,7 @@ fn mask(path: &Path) -> io::Result<()> {
         let attr = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("tmpfs", path, "tmpfs", attr, Some(c"size=0k"))
     } else {
-        mount_bind("/nodes/null", path)
+        mount_bind(Path::new(NODES_DIR).join("null"), path)
     };
     masked.map_err(|e| sys::durable::named(e.into(), path))
 }

@@ -69,3 +69,9 @@ pub(crate) fn id(number: u8) -> SandboxId {
 pub(crate) fn mount_table() -> String {
     fs::read_to_string("/proc/self/mountinfo").expect("mountinfo")
 }
+
+/// Layers that are mounted under this ground's own run directory; other nodes of the host are not counted.
+pub(crate) fn layers_mounted(ground: &Ground) -> usize {
+    let own = format!("{}/", ground.path("run/layers").display());
+    mount_table().matches(&own).count()
+}

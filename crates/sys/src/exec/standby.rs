@@ -5,8 +5,8 @@
 //! fork and exec it neither allocates nor locks: the memory for the order is laid out before the fork.
 
 use super::{
-    ExecError, Spawn, Started, Step, Target, become_program, candidates, give_up, join_cgroups,
-    last_errno, reset_signals,
+    ExecError, Spawn, Started, Step, Target, become_program, candidates, close_all_but, give_up,
+    join_cgroups, last_errno, reset_signals,
 };
 use crate::confine::{Confine, Seccomp, lock_down};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -258,21 +258,6 @@ unsafe fn wait(
         };
         give_up(report, failed)
     }
-}
-
-unsafe fn close_all_but(keep: &[RawFd]) {
-    let close = |first: RawFd, last: libc::c_uint| {
-        // SAFETY: closes descriptors of this process only; an empty range is answered with EINVAL.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    };
-    let mut from = 3;
-    for fd in keep {
-        if *fd > from {
-            close(from, (*fd - 1).cast_unsigned());
-        }
-        from = from.max(*fd + 1);
-    }
-    close(from, libc::c_uint::MAX);
 }
 
 /// Waits for the order; `None` when the other end was closed.
