@@ -31,7 +31,16 @@ start() {
   exit 1
 }
 
-if ready; then echo "up: a server answers at $url already"; else start; fi
+if ready; then
+  echo "up: a server answers at $url already"
+  pid=$("${root[@]}" cat "$run/serve.pid" 2>/dev/null || true)
+  # A build replaces the program; what runs is then the one that is no more.
+  if [[ -n $pid && $("${root[@]}" readlink "/proc/$pid/exe" 2>/dev/null) == *"(deleted)" ]]; then
+    echo "up: it is an older build; \`make down\` ends it and its sandboxes, then \`make up\` starts this one" >&2
+  fi
+else
+  start
+fi
 
 venv=$HOME/.cache/warren/venv-quickstart
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"

@@ -92,10 +92,11 @@ fn ready() -> Option<PathBuf> {
     let agent = agent.filter(|a| a.is_file());
     let root = rustix::process::geteuid().is_root();
     for (name, _) in TESTS {
+        // In the standard harness's words; its own line counts them as ignored.
         if !root {
-            testkit::skipped(name, "needs root");
+            println!("test {name} ... ignored, needs root");
         } else if agent.is_none() {
-            testkit::skipped(name, "needs a built agent (cargo xtask build)");
+            println!("test {name} ... ignored, needs a built agent (cargo xtask build)");
         }
     }
     agent.filter(|_| root)

@@ -23,6 +23,9 @@ const EROFS_FILE: (u32, u32) = (6, 12);
 /// Kernel that stacks overlays on detached mounts.
 const DETACHED_LAYERS: (u32, u32) = (6, 15);
 
+/// A few for each of a thousand sandboxes.
+const INOTIFY_INSTANCES: u64 = 8192;
+
 /// Probes everything. Reads only; mounts nothing.
 #[must_use]
 pub fn report() -> Vec<Check> {
@@ -33,6 +36,7 @@ pub fn report() -> Vec<Check> {
     checks.extend(programs());
     checks.push(sudo());
     checks.push(usr_merge());
+    checks.push(inotify());
     checks.push(resource_capability());
     checks.push(device(
         "KVM",
@@ -232,6 +236,24 @@ fn usr_merge() -> Check {
     };
     let fix = "apt-get install usrmerge; without it the template host is not available";
     check("merged /usr", false, merged, found, fix)
+}
+
+/// All sandboxes share one user's instances, which editors and build tools take some of each.
+fn inotify() -> Check {
+    let path = "/proc/sys/fs/inotify/max_user_instances";
+    let max = std::fs::read_to_string(path).unwrap_or_default();
+    let ok = max
+        .trim()
+        .parse::<u64>()
+        .is_ok_and(|n| n >= INOTIFY_INSTANCES);
+    let fix = "set the sysctl fs.inotify.max_user_instances to 8192: all sandboxes together have that many";
+    check(
+        "inotify instances",
+        false,
+        ok,
+        &format!("limit {}", max.trim()),
+        fix,
+    )
 }
 
 fn resource_capability() -> Check {

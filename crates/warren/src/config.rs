@@ -14,7 +14,7 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9277";
 const DEFAULT_DATA_DIR: &str = "/var/lib/warren";
 const DEFAULT_RUN_DIR: &str = "/run/warren";
 const DEFAULT_SUBNET: &str = "10.217.0.0/16";
-/// Public resolvers: a sandbox may not reach those of the node's own network.
+/// Public resolvers; those of the node's own network are opened to sandboxes only if they are named.
 const DEFAULT_DNS: [&str; 2] = ["1.1.1.1", "8.8.8.8"];
 const DEFAULT_POOL: u32 = 16;
 /// The waiting sandboxes of a full /16.

@@ -1,4 +1,4 @@
-//! Counts tests from the lines that cargo test, nextest and pytest print.
+//! Counts tests from the lines that cargo test and pytest print.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -49,9 +49,6 @@ impl fmt::Display for Tally {
 pub(crate) struct Counter {
     libtest: Tally,
     pytest: Tally,
-    /// nextest runs each test as a libtest of its own and may show that one's summary, too: if nextest
-    /// summed up, libtest's figures are the same tests again.
-    nextest: Option<Tally>,
     /// Tests that said `SKIPPED:` and then returned; their runner counted them as passed.
     aloud: usize,
 }
@@ -64,9 +61,6 @@ impl Counter {
         } else if let Some(rest) = line.strip_prefix("test result:") {
             // libtest: "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out"
             self.libtest += count(rest, ';', &["ignored"]);
-        } else if let Some(rest) = summary_of_nextest(line) {
-            // Its "skipped" are tests the filter left out: they run in another stage.
-            *self.nextest.get_or_insert_default() += count(rest, ',', &[]);
         } else if is_summary_of_pytest(line) {
             self.pytest += count(line.trim_matches('='), ',', &["skipped"]);
         }
@@ -75,25 +69,16 @@ impl Counter {
     pub(crate) fn join(&mut self, other: Self) {
         self.libtest += other.libtest;
         self.pytest += other.pytest;
-        if let Some(tally) = other.nextest {
-            *self.nextest.get_or_insert_default() += tally;
-        }
         self.aloud += other.aloud;
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        let mut tally = self.nextest.unwrap_or(self.libtest);
+        let mut tally = self.libtest;
         tally += self.pytest;
         tally.passed = tally.passed.saturating_sub(self.aloud);
         tally.skipped += self.aloud;
         tally
     }
-}
-
-/// "Summary [  0.012s] 3 tests run: 2 passed, 1 failed, 0 skipped" → the part after the colon.
-fn summary_of_nextest(line: &str) -> Option<&str> {
-    let rest = line.strip_prefix("Summary [")?;
-    rest.split_once("run: ").map(|(_, counts)| counts)
 }
 
 /// "===== 5 passed, 1 skipped in 2.33s =====" with or without the bars.
@@ -118,7 +103,6 @@ fn count(text: &str, separator: char, skips: &[&str]) -> Tally {
         match words.get(at + 1..).unwrap_or_default() {
             ["passed" | "xpassed" | "xfailed", ..] => tally.passed += n,
             ["failed" | "error" | "errors", ..] => tally.failed += n,
-            ["timed", "out", ..] | ["exec", "failed", ..] => tally.failed += n,
             [word, ..] if skips.contains(word) => tally.skipped += n,
             _ => {}
         }
@@ -139,15 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn summaries_of_the_three_runners_are_counted() {
+    fn summaries_of_both_runners_are_counted() {
         let cases = [
             (
                 "test result: FAILED. 7 passed; 2 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.1s",
                 "7 passed, 2 failed, 1 skipped",
-            ),
-            (
-                "     Summary [   1.253s] 13 tests run: 10 passed (1 slow), 2 failed, 1 timed out, 5 skipped",
-                "10 passed, 3 failed, 0 skipped",
             ),
             (
                 "===== 1 failed, 4 passed, 2 skipped, 3 warnings, 1 error in 2.33s =====",
@@ -172,15 +152,6 @@ mod tests {
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
         ];
         assert_eq!(tally(&lines), "2 passed, 0 failed, 1 skipped");
-    }
-
-    #[test]
-    fn tests_shown_by_nextest_are_counted_once() {
-        let lines = [
-            "    test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 24 filtered out",
-            "     Summary [   0.181s] 25 tests run: 25 passed, 0 skipped",
-        ];
-        assert_eq!(tally(&lines), "25 passed, 0 failed, 0 skipped");
     }
 
     #[test]
