@@ -4,6 +4,7 @@
 //! when the sandbox answers, or when the sandbox's end is decided.
 
 mod agent;
+mod drain;
 mod ending;
 mod headers;
 mod port;
@@ -46,6 +47,7 @@ pub(crate) async fn forward(daemon: &Daemon, target: Target, request: Request<Bo
         return gone(&target.id);
     };
     let ended = sandbox.ended.clone();
+    let request = request.map(drain::after_answer);
     let answer = async {
         if target.port == ENVD_PORT {
             to_agent(&sandbox, request).await
