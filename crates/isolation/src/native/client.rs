@@ -78,7 +78,7 @@ impl Native {
         let bytes = serde_json::to_vec(&Request::Quit).expect("a unit variant serialises");
         let spawner = self.spawner.lock().unwrap_or_else(PoisonError::into_inner);
         let told = match sys::socket::send_packet(spawner.as_fd(), &bytes, &[]) {
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(e) if is_gone(&e) => Ok(()),
             other => other,
         };
         drop(spawner);
@@ -326,6 +326,14 @@ fn limits(resources: &Resources) -> Limits {
         memory_bytes: resources.memory_bytes(),
         pids_max: u64::from(resources.pids_max),
     }
+}
+
+/// Whether the other end of a socket has ended, also with something unread.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
 }
 
 /// Whether a spawner accepts connections at `socket`.
